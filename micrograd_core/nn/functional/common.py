@@ -68,6 +68,7 @@ def _define(
     function = made[name]
     function.__module__ = scope["__name__"]
     text = docstring(TABLE[op], function).replace(f" y = mg.{op}(", f" y = F.{name}(")
+    text = re.sub("`(axis|keepdims)`", lambda m: f"`{PYTORCH[m[1]]}`", text)
     function.__doc__ = text.replace(" as mg\n", " as mg\n>>> F = mg.nn.functional\n")
     scope[name] = both_spellings(function) if other_spellings(parameter_names(function)) else function
 
