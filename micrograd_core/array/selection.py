@@ -127,16 +127,9 @@ def scatter_reduce(
 
 
 def scatter(
-    x: Any,
-    /,
-    dim: Any,
-    index: Any = None,
-    src: Any = None,
-    *,
-    value: Any = None,
-    reduce: str | None = None,
+    x: Any, /, dim: Any, index: Any = None, src: Any = None, *, value: Any = None, reduce: str | None = None,
     key: Any = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A copy of `x` with other elements along `dim` where `index` says, or where `key` says.
 
     Parameters

@@ -190,13 +190,9 @@ def symmetric(x: Tensor) -> Tensor:
 
 
 def cases(
-    dtypes: Collection[str],
-    capabilities: Collection[str],
-    *,
-    floating_only: bool = False,
-    only: str = "",
+    dtypes: Collection[str], capabilities: Collection[str], *, floating_only: bool = False, only: str = "",
     native: Callable[[str], bool] | None = None,
-) -> Iterator[Case]:
+) -> Iterator[Case]:  # fmt: skip
     """All cases for a device with these dtypes and capabilities, or those of one operation.
 
     Operations that are not `native` to the device go through two layouts in each dtype, which change from sample to

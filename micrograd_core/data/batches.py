@@ -78,17 +78,9 @@ class Batches:
     """How many batches of the epoch were handed out."""
 
     def __init__(
-        self,
-        data: Any,
-        size: int | None,
-        *,
-        shuffle: bool | int = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        device: str | Device | None = None,
-        prefetch: int = 2,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
+        self, data: Any, size: int | None, *, shuffle: bool | int = True, seed: int = 0, drop_last: bool = False,
+        device: str | Device | None = None, prefetch: int = 2, transform: Callable[[Any], Any] | None = None,
+    ) -> None:  # fmt: skip
         self._source = source(data)
         self._size = None if size is None else operator.index(size)
         self._shuffle, self._drop_last = shuffle, drop_last
@@ -354,11 +346,9 @@ class _Line:
 
 
 def _work(
-    made: Iterator[Any],
-    known: ref[_Line],
-    requests: SimpleQueue[Any],
+    made: Iterator[Any], known: ref[_Line], requests: SimpleQueue[Any],
     ready: SimpleQueue[tuple[Any, BaseException | None]],
-) -> None:
+) -> None:  # fmt: skip
     """Make a batch for each request, as long as somebody takes them."""
     thread = threading.current_thread()
     _running[thread] = requests

@@ -83,13 +83,9 @@ class Call(Module):
     __signature__ = _Signature()
 
     def __init_subclass__(
-        cls,
-        operation: str = "",
-        function: Callable[..., Any] | None = None,
-        inputs: int = 1,
-        order: str = "",
+        cls, operation: str = "", function: Callable[..., Any] | None = None, inputs: int = 1, order: str = "",
         **kwargs: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init_subclass__(**kwargs)
         if operation:
             cls.operation, op = operation, TABLE[operation]

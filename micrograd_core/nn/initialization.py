@@ -82,15 +82,9 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def parameter(
-    shape: Sequence[int],
-    scheme: str = "fan_in_uniform",
-    *,
-    fan_in: int | None = None,
-    fan_out: int | None = None,
-    generator: Generator | None = None,
-    device: str | Device | None = None,
-    dtype: Any = "float32",
-) -> Tensor:
+    shape: Sequence[int], scheme: str = "fan_in_uniform", *, fan_in: int | None = None, fan_out: int | None = None,
+    generator: Generator | None = None, device: str | Device | None = None, dtype: Any = "float32",
+) -> Tensor:  # fmt: skip
     """A tensor that records gradients, with initial numbers by one of `SCHEMES`.
 
     Parameters

@@ -168,20 +168,10 @@ class _Convolution(OverAxes):
     operation: ClassVar[str] = "conv"
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Lengths,
-        stride: Lengths = 1,
-        padding: Lengths | str = 0,
-        dilation: Lengths = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        *,
-        output_padding: Lengths = 0,
-        **made: Unpack[Making],
-    ) -> None:
+        self, in_channels: int, out_channels: int, kernel_size: Lengths, stride: Lengths = 1,
+        padding: Lengths | str = 0, dilation: Lengths = 1, groups: int = 1, bias: bool = True,
+        padding_mode: str = "zeros", *, output_padding: Lengths = 0, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         if output_padding != 0:
             raise ShapeError(f"{type(self).__name__} has no output_padding; that is for the transposed convolutions")
         if padding_mode not in PADDINGS:
@@ -236,19 +226,10 @@ class _Transposed(_Convolution):
     operation = "conv_transpose"
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Lengths,
-        stride: Lengths = 1,
-        padding: Lengths = 0,
-        output_padding: Lengths = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Lengths = 1,
-        padding_mode: str = "zeros",
-        **made: Unpack[Making],
-    ) -> None:
+        self, in_channels: int, out_channels: int, kernel_size: Lengths, stride: Lengths = 1, padding: Lengths = 0,
+        output_padding: Lengths = 0, groups: int = 1, bias: bool = True, dilation: Lengths = 1,
+        padding_mode: str = "zeros", **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         if padding_mode != "zeros":
             raise ValueError(f"{type(self).__name__}: a transposed convolution is padded with 'zeros' only")
         self.options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -402,15 +383,9 @@ class Embedding(Module):
     """
 
     def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        **made: Unpack[Making],
-    ) -> None:
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         self.weight = _table(type(self).__name__, num_embeddings, embedding_dim, padding_idx, made)
         shortened = {"max_norm": max_norm, "norm_type": norm_type}
         self.options = {"padding_idx": padding_idx, **shortened, "scale_grad_by_freq": scale_grad_by_freq}
@@ -473,18 +448,10 @@ class EmbeddingBag(Module):
     """
 
     def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        *,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        **made: Unpack[Making],
-    ) -> None:
+        self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, mode: str = "mean", *, include_last_offset: bool = False,
+        padding_idx: int | None = None, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         self.weight = _table("EmbeddingBag", num_embeddings, embedding_dim, padding_idx, made)
         shortened = {"max_norm": max_norm, "norm_type": norm_type}
         bags = {"mode": mode, "include_last_offset": include_last_offset, "padding_idx": padding_idx}

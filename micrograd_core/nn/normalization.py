@@ -50,13 +50,9 @@ class LayerNorm(Module):
     """
 
     def __init__(
-        self,
-        normalized_shape: int | tuple[int, ...],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        **made: Unpack[Place],
-    ) -> None:
+        self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True,
+        bias: bool = True, **made: Unpack[Place],
+    ) -> None:  # fmt: skip
         self.normalized_shape = each_axis(normalized_shape, 1)
         self.weight: Any = parameter(self.normalized_shape, "ones", **made) if elementwise_affine else None
         self.bias = parameter(self.normalized_shape, "zeros", **made) if elementwise_affine and bias else None
@@ -103,12 +99,9 @@ class RMSNorm(Module):
     """
 
     def __init__(
-        self,
-        normalized_shape: int | tuple[int, ...],
-        eps: float | None = None,
-        elementwise_affine: bool = True,
+        self, normalized_shape: int | tuple[int, ...], eps: float | None = None, elementwise_affine: bool = True,
         **made: Unpack[Place],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.normalized_shape = each_axis(normalized_shape, 1)
         self.weight: Any = parameter(self.normalized_shape, "ones", **made) if elementwise_affine else None
         self.eps = eps
@@ -150,15 +143,9 @@ class GroupNorm(Module):
     """
 
     def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        *,
-        bias: bool = True,
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *, bias: bool = True,
         **made: Unpack[Place],
-    ) -> None:
+    ) -> None:  # fmt: skip
         check_counts("GroupNorm", num_groups=num_groups, num_channels=num_channels)
         if num_channels % num_groups:
             raise ShapeError(f"GroupNorm: {num_groups} groups do not divide {num_channels} channels")
@@ -179,16 +166,9 @@ class _RunningNorm(OverAxes):
     """What batch and instance normalisation share: weight and bias for each channel, and running averages."""
 
     def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        *,
-        bias: bool = True,
-        **made: Unpack[Place],
-    ) -> None:
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, *, bias: bool = True, **made: Unpack[Place],
+    ) -> None:  # fmt: skip
         check_counts(type(self).__name__, num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.track_running_stats = track = track_running_stats
@@ -363,16 +343,9 @@ class _InstanceNorm(_RunningNorm):
     """
 
     def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        *,
-        bias: bool = True,
-        **made: Unpack[Place],
-    ) -> None:
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
+        track_running_stats: bool = False, *, bias: bool = True, **made: Unpack[Place],
+    ) -> None:  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, **made)
 
     def forward(self, x: Tensor) -> Tensor:
