@@ -9,8 +9,7 @@ from micrograd_core.array.creation import arange
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn import functional
-from micrograd_core.nn.call import GELU
+from micrograd_core.nn import call, functional
 from micrograd_core.nn.initialization import Making, parameter, placed
 from micrograd_core.nn.layers import Linear
 from micrograd_core.nn.module import Module, Sequential
@@ -215,7 +214,7 @@ class TransformerBlock(Module):
         self.norm1 = LayerNorm(features, **placed(made))
         self.attention = MultiheadAttention(features, num_heads, **made)
         self.norm2 = LayerNorm(features, **placed(made))
-        self.perceptron = Sequential(Linear(features, width, **made), GELU(), Linear(width, features, **made))
+        self.perceptron = Sequential(Linear(features, width, **made), call.GELU(), Linear(width, features, **made))
 
     def forward(self, x: Tensor, *, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         """(batch, positions, features), and the same."""

@@ -197,13 +197,13 @@ class Softmax2d(Call, function=_over_channels):
 
 
 for _name, _called in (each.split("=") for each in OF_OPERATIONS.split()):
-    globals()[_name] = type(Call)(_name, (Call,), {"__module__": __name__}, operation=_called)
+    globals()[_name] = type(_name, (Call,), {"__module__": __name__}, operation=_called)
 for _axes in ("1d", "2d", "3d"):
     for _name, _called in (each.replace("#", _axes).split("=") for each in OF_FUNCTIONS.split()):
         if (_function := getattr(functional, _called, None)) and _name not in globals():
             _inputs = [*takewhile(("Tensor", "Tensor | float").__contains__, _function.__annotations__.values())]
             _facts = {"inputs": len(_inputs), "order": MAXIMUM * _name.startswith("MaxPool")}
-            globals()[_name] = type(Call)(_name, (Call,), {"__module__": __name__}, function=_function, **_facts)
+            globals()[_name] = type(_name, (Call,), {"__module__": __name__}, function=_function, **_facts)
 publish(globals())
 
 if TYPE_CHECKING:  # what is made above

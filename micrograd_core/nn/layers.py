@@ -108,7 +108,7 @@ class Bilinear(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Shapes ``(..., in1_features)`` and ``(..., in2_features)`` to ``(..., out_features)``."""
-        return functional.bilinear(x1, x2, self.weight, self.bias)
+        return FUNCTIONS["bilinear"](x1, x2, self.weight, self.bias)
 
     def facts(self) -> str:
         """The features, and whether the bias is missing."""
