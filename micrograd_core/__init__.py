@@ -53,8 +53,8 @@ LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
     "array.composed": "allclose broadcast_arrays cumprod cumsum diff einsum histogram masked_fill nonzero norm "
     "searchsorted topk unique_all unique_counts unique_inverse unique_values unstack",
-    "array.selection": "chunk diagonal flatten gather index_select masked_select repeat_interleave scatter scatter_add "
-    "scatter_reduce split trace",
+    "array.selection": "chunk diagonal flatten gather index_select kthvalue masked_select repeat_interleave scatter "
+    "scatter_add scatter_reduce split trace",
     "linalg": "cross",
     "nn.mlp": "Layer MLP Neuron",
     "scalar.drawing": "draw",

@@ -15,8 +15,8 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.initialization import Making, Place, check_counts, each_axis, parameter, recording
-from micrograd_core.nn.module import Module, OverAxes
+from micrograd_core.nn.initialization import Making, OverAxes, Place, check_counts, each_axis, parameter, recording
+from micrograd_core.nn.module import Module
 
 
 class Linear(Module):

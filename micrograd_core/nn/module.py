@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device, destination
@@ -15,7 +14,6 @@ from micrograd_core.engine.array import wrap
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.nn.functional.common import of_rank
 from micrograd_core.ops.shared import parameter_names
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.escaping import printable
@@ -608,18 +606,6 @@ class Sequential(Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
-
-
-class OverAxes(Module):
-    """What classes share that differ in `rank`, a number of spatial axes: their docstrings are that of ``…2d``."""
-
-    rank: ClassVar[int] = 2
-
-    def __init_subclass__(cls, rank: int = 0, **others: Any) -> None:
-        super().__init_subclass__(**others)
-        if rank:
-            cls.rank = rank
-            cls.__doc__ = of_rank(vars(sys.modules[cls.__module__])[f"{cls.__name__[:-2]}2d"].__doc__, rank)
 
 
 class Identity(Module):

@@ -14,8 +14,8 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.initialization import Place, check_counts, each_axis, parameter
-from micrograd_core.nn.module import Module, OverAxes
+from micrograd_core.nn.initialization import OverAxes, Place, check_counts, each_axis, parameter
+from micrograd_core.nn.module import Module
 from micrograd_core.support.context import computing_again
 
 

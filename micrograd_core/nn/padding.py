@@ -11,7 +11,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.module import OverAxes
+from micrograd_core.nn.initialization import OverAxes
 
 
 class _Pad(OverAxes):
