@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from micrograd_core.array.creation import arange
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, of_operations, publish, written
@@ -270,15 +271,9 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     soft = T["softmax"]((logits + noise) / tau, axis=dim)
     if not hard:
         return soft
-    best = T["argmax"](soft, axis=dim, keepdims=True)
-    positions = T["equal"](best, _positions(soft, dim))
+    best, along = T["argmax"](soft, axis=dim, keepdims=True), (-1, *(1,) * (soft.ndim - 1 - dim % soft.ndim))
+    positions = T["equal"](best, arange(soft.shape[dim], device=soft.device).reshape(along))
     return positions.astype(soft.dtype) - soft.detach() + soft
-
-
-def _positions(x: Tensor, axis: int) -> Tensor:
-    """0, 1, 2, … along an axis."""
-    shape = tuple(-1 if each == axis % x.ndim else 1 for each in range(x.ndim))
-    return asarray(list(range(x.shape[axis])), dtype="int64", device=x.device).reshape(shape)
 
 
 publish(globals())

@@ -7,7 +7,7 @@ from typing import Any
 from micrograd_core.array.creation import arange, full
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, along, of_operations, publish
+from micrograd_core.nn.functional.common import T, of_operations, publish
 from micrograd_core.nn.functional.convolution import linear
 from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.shared import check_reduction
@@ -258,7 +258,7 @@ def ctc_loss(
     states = [state]
     for step in range(1, steps):
         before = T["concat"]([never, state], axis=1)
-        ways = [state, along(before, 1, 1, width + 1), T["where"](skip, along(before, 1, 0, width), NEVER)]
+        ways = [state, before[:, 1:-1], T["where"](skip, before[:, :width], NEVER)]
         state = T["logsumexp"](T["stack"](ways), axis=0) + p[step]
         states.append(state)
     ends = T["stack"](states)[T["clip"](inputs - 1, 0, steps - 1), arange(batch, device=x.device)]

@@ -124,13 +124,3 @@ def with_batch(name: str, x: Any, rank: int) -> tuple[Tensor, bool]:
 def without_batch(x: Tensor, absent: bool) -> Tensor:
     """A result as the input was."""
     return x[0] if absent else x
-
-
-def numbers(values: Sequence[Any], like: Tensor, shape: Sequence[int], dtype: Any = None) -> Tensor:
-    """A table of Python numbers beside a tensor: of its dtype unless another is named, on its device."""
-    return asarray(list(values), dtype=dtype or like.dtype, device=like.device).reshape(tuple(shape))
-
-
-def along(x: Tensor, axis: int, start: int | None = None, stop: int | None = None, step: int | None = None) -> Tensor:
-    """``x[..., start:stop:step, ...]``."""
-    return x[(*(slice(None),) * (axis % x.ndim), slice(start, stop, step))]
