@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+import math
+from typing import Any, ClassVar, Unpack
 
 from micrograd_core.array.creation import ones, zeros
 from micrograd_core.array.functions import FUNCTIONS
@@ -165,6 +166,9 @@ class GroupNorm(Module):
 class _RunningNorm(OverAxes):
     """What batch and instance normalisation share: weight and bias for each channel, and running averages."""
 
+    of_batches: ClassVar[bool] = True
+    """Whether a channel has one mean over all examples."""
+
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True, *, bias: bool = True, **made: Unpack[Place],
@@ -192,8 +196,8 @@ class _RunningNorm(OverAxes):
         """Move the running averages towards the statistics of a batch."""
         if not self.training or computing_again.get() or self.running_mean is None:
             return
-        count = self._count(x)
-        if count < 2:
+        axes = (*(0,) * self.of_batches, *range(2, x.ndim))
+        if math.prod(x.shape[axis] for axis in axes) < 2:
             raise ShapeError(
                 f"{type(self).__name__}: in training a channel needs more than one number, to have a variance; got "
                 f"shape {x.shape}. Use a larger batch, or eval()"
@@ -206,21 +210,14 @@ class _RunningNorm(OverAxes):
         kept = self.running_mean.dtype
         x = x.astype(kept) if x.dtype.bits < kept.bits else x  # the variance of half types may be more than they hold
         rate = self._rate()
-        for name, new in zip(("running_mean", "running_var"), self._statistics(x), strict=True):
-            old = getattr(self, name)
+        var = x.var(axis=axes, correction=1.0)  # first: on its way devices find the mean
+        for name, new in (("running_mean", x.mean(axis=axes)), ("running_var", var)):
+            old, new = getattr(self, name), new if self.of_batches else new.mean(axis=0)
             setattr(self, name, old * (1 - rate) + new.to(dtype=old.dtype) * rate)
 
     def _rate(self) -> float | Tensor:
         """How much the newest batch counts."""
         return 0.0 if self.momentum is None else self.momentum
-
-    def _count(self, x: Tensor) -> int:
-        """How many numbers make up one mean."""
-        raise NotImplementedError
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel."""
-        raise NotImplementedError
 
     def facts(self) -> str:
         """The channels, and the numbers."""
@@ -276,14 +273,6 @@ class _BatchNorm(_RunningNorm):
         wide = float32 if kept.bits < float32.bits else kept
         rate: Tensor = (1 / self.num_batches_tracked.astype(wide)).astype(kept)
         return rate
-
-    def _count(self, x: Tensor) -> int:
-        return x.size // max(x.shape[1], 1)
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        axes = (0, *range(2, x.ndim))
-        var = x.var(axis=axes, correction=1.0)  # first: on its way devices find the mean
-        return x.mean(axis=axes), var
 
 
 class BatchNorm2d(_BatchNorm):
@@ -342,6 +331,8 @@ class _InstanceNorm(_RunningNorm):
     by them; without a momentum they stay as they are.
     """
 
+    of_batches = False
+
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
         track_running_stats: bool = False, *, bias: bool = True, **made: Unpack[Place],
@@ -357,13 +348,6 @@ class _InstanceNorm(_RunningNorm):
         self._follow(x)
         averages = (None, None) if own else (self.running_mean, self.running_var)
         return functional.instance_norm(x, *averages, self.weight, self.bias, own, 0.0, self.eps)
-
-    def _count(self, x: Tensor) -> int:
-        return x.size // max(x.shape[0] * x.shape[1], 1)
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        axes = tuple(range(2, x.ndim))
-        return x.mean(axis=axes).mean(axis=0), x.var(axis=axes, correction=1.0).mean(axis=0)
 
 
 class InstanceNorm2d(_InstanceNorm):
