@@ -44,7 +44,8 @@ def of_operations(scope: dict[str, Any], operands: str, names: str, by_name: Seq
         _define(scope, name, op, operands.split(), by_name, "!" in written)
         if written.endswith("_"):
             _define(scope, f"{name}_", op, operands.split(), by_name, None)
-            scope[f"{name}_"].__doc__ = f"`{name}`, written into `input`.\n{scope[name].__doc__.partition(chr(10))[2]}"
+            twin = scope[f"{name}_"]
+            twin.__doc__ = f"`{name}`, written into `input`.\n{twin.__doc__.partition(chr(10))[2]}"
 
 
 def _define(
