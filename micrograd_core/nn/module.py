@@ -301,7 +301,9 @@ class Module(Remembered):
         """``setattr(module, name, other)``."""
         setattr(self, name, module)
 
-    register_module = add_module
+    def register_module(self, name: str, module: Module | None) -> None:
+        """`add_module`."""
+        setattr(self, name, module)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> ModuleHook:
         """Call ``hook(module, args)`` before each `forward`; what it returns, unless ``None``, is the arguments.

@@ -36,7 +36,7 @@ def of_operations(scope: dict[str, Any], operands: str, names: str, by_name: Seq
     """Functions that are an operation each: PyTorch's names of `operands`, and the parameters that the record has.
 
     A name with ``!`` takes ``inplace``, one with ``!_`` has a twin ``name_``, too; after ``=`` stands an operation that
-    is called otherwise. The parameters `by_name` are not taken by their place.
+    is called otherwise. The parameters `by_name` come last, and are not taken by their place.
     """
     for word in names.split():
         written, _, called = word.partition("=")
@@ -52,7 +52,8 @@ def _define(
     scope: dict[str, Any], name: str, op: str, first: list[str], by_name: Sequence[str], in_place: bool | None
 ) -> None:
     """Define a function as Python text, as `dataclasses` do: calls cost and fail as those of any other."""
-    rest = sorted(parameters(T[op])[len(first) :], key=lambda each: each.name in by_name)
+    rest = parameters(T[op])[len(first) :]
+    rest.sort(key=lambda each: by_name.index(each.name) if each.name in by_name else -1)
     told = [f"{each}: Tensor" for each in first]
     for i, each in enumerate(rest, len(first)):
         told += ["*"] * (each.name in by_name and "*" not in told)
