@@ -49,7 +49,7 @@ def docstring(op: Op, function: Any) -> str:
     return (
         f"{said}\n\n{grad}\n\nParameters\n----------\n" + "\n".join(rows) + f"\n\nReturns\n-------\n{kind}\n"
         f"    {result}\n\nRaises\n------\n{', '.join(RAISES)}{undefined}\n"
-        + (f"\nExamples\n--------\n>>> import micrograd_core as mg\n{example(op, shown)}\n" if op.samples else "")
+        + (f"\nExamples\n--------\n>>> import micrograd_core as mg\n{example(op, names)}\n" if op.samples else "")
     )
 
 
@@ -116,7 +116,6 @@ class _Parameter(NamedTuple):
     name: str
     annotation: str
     default: str  # empty where there is none
-    by_name: bool
 
 
 def parameters(function: Any) -> list[_Parameter]:
@@ -128,10 +127,8 @@ def parameters(function: Any) -> list[_Parameter]:
     known = dict(zip(names[: code.co_argcount][::-1], defaults[::-1], strict=False)) | (function.__kwdefaults__ or {})
     annotations = function.__annotations__
     return [
-        _Parameter(
-            name, str(annotations.get(name, "Any")), repr(known[name]) if name in known else "", i >= code.co_argcount
-        )
-        for i, name in enumerate(names)
+        _Parameter(name, str(annotations.get(name, "Any")), repr(known[name]) if name in known else "")
+        for name in names
     ]
 
 
@@ -143,13 +140,13 @@ def _operand(op: Op, position: int, parameter: _Parameter) -> str:
 
 
 def _parameter(op: Op, parameter: _Parameter) -> str:
-    name, annotation, default, _ = parameter
+    name, annotation, default = parameter
     facts = [annotation.replace(" | ", " or ")] * (annotation != "Any") + [f"default {default}"] * bool(default)
     said = meanings().get(f"{op.name}.{name}") or meanings()[name]
     return f"{name}{' : ' * bool(facts)}{', '.join(facts)}\n    {said}"
 
 
-def example(op: Op, shown: list[_Parameter]) -> str:
+def example(op: Op, names: list[str]) -> str:
     """A call that runs, as Python: its arrays have the names of the parameters."""
     sample = op.samples[0]
     given = [_array(each) if isinstance(each, Array) else repr(each) for each in sample.operands]
@@ -157,9 +154,8 @@ def example(op: Op, shown: list[_Parameter]) -> str:
     if op.operands == -1:
         given = [f"[{', '.join(given)}]"]
     else:
-        pairs = list(zip(shown, given, strict=False))
-        made = [f">>> {each.name} = {x}" for each, x in pairs if x.startswith("mg.")]
-        given = [f"{each.name}=" * each.by_name + (each.name if x.startswith("mg.") else x) for each, x in pairs]
+        made = [f">>> {name} = {each}" for name, each in zip(names, given, strict=False) if each.startswith("mg.")]
+        given = [name if each.startswith("mg.") else each for name, each in zip(names, given, strict=False)]
     parameters = op.parameters and op.parameters.__code__
     unnamed = parameters.co_varnames[: parameters.co_posonlyargcount] if parameters else ()
     settings = [repr(value) if name in unnamed else f"{name}={value!r}" for name, value in sample.params.items()]

@@ -218,6 +218,47 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     return _weighted("kl_div", input, target, None, reduction, log_target=log_target)
 
 
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """`binary_cross_entropy` of ``sigmoid(input)``; `pos_weight` counts targets of 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, of a floating dtype.
+    target : Tensor
+        The target, of the shape of `input` or one that broadcasts.
+    weight : Tensor, optional
+        Weights of the terms, broadcast to their shape.
+    reduction : str
+        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
+    pos_weight : Tensor, optional
+        Weights of the targets that are 1.
+
+    Returns
+    -------
+    Tensor
+        Of shape (), or with ``reduction='none'`` one number for each term.
+
+    Raises
+    ------
+    ValueError
+        When `reduction` is another word.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
+    >>> y = F.binary_cross_entropy_with_logits(x, target)
+    >>> y
+    Tensor(1.301)
+    """
+    return T["binary_cross_entropy_with_logits"](input, target, weight, pos_weight, reduction=reduction)
+
+
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-06, reduction: str = "mean"
 ) -> Tensor:
@@ -319,7 +360,6 @@ def triplet_margin_with_distance_loss(
 
 
 of_operations(globals(), "input target", "binary_cross_entropy soft_margin_loss hinge_embedding_loss")
-of_operations(globals(), "input target", "binary_cross_entropy_with_logits", ("reduction", "pos_weight"))
 of_operations(globals(), "input target", "poisson_nll_loss", ("eps", "reduction"))
 of_operations(globals(), "input1 input2 target", "margin_ranking_loss cosine_embedding_loss")
 of_operations(globals(), "anchor positive negative", "triplet_margin_loss")
