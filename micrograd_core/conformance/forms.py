@@ -47,23 +47,17 @@ def _zeros(x: Any, dtype: str) -> Any:
 
 def _subnormal(x: Any, dtype: str) -> Any:
     """Numbers below the smallest with all its digits."""
-    if DTYPES[dtype].kind != "real floating":
-        return x
     return _filled([sign * 2.0 ** FORMATS[dtype][1] / part for part in (2, 8, 32) for sign in (1, -1)], x)
 
 
 def _small(x: Any, dtype: str) -> Any:
     """Floats whose products and powers are subnormal."""
-    if DTYPES[dtype].kind != "real floating":
-        return x
     tiny = 2.0 ** FORMATS[dtype][1]
     return _filled([tiny**0.5 / 4, np.log(tiny / 8), 1.0, -(tiny**0.5) / 8, np.log(tiny / 32)], x)
 
 
 def _huge(x: Any, dtype: str) -> Any:
     """Floats whose sums, squares and products leave the range."""
-    if DTYPES[dtype].kind != "real floating":
-        return x
     largest = greatest(DTYPES[dtype])
     return _filled([largest, 0.75 * largest, 1.0, 0.5 * largest, -0.25 * largest], x)
 
@@ -85,6 +79,7 @@ NUMBERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "backwards": _backwards,
 }
 
+OF_FLOATS: Final = frozenset({"subnormal", "small", "huge"})
 # How the shape of every operand with axes changes.
 SHAPES: Final[dict[str, Callable[[Any], Any]]] = {
     "long": lambda x: np.concatenate([x] * 251),
@@ -180,7 +175,8 @@ def changed(x: Any, form: str, dtype: str, position: int, own: bool) -> Any:
         return SHAPES[form](x) if x.ndim else x
     if own:
         return x[..., ::-1] if form == "backwards" and x.ndim else x
-    found = NUMBERS[form](x, dtype)
+    stays = form in OF_FLOATS and DTYPES[dtype].kind != "real floating"
+    found = x if stays else NUMBERS[form](x, dtype)
     return np.roll(found, position) if form in ("rough", "huge") else found  # operands side by side are not the same
 
 

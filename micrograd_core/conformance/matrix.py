@@ -99,6 +99,10 @@ class Matrix:
     def summary(self) -> dict[str, Any]:
         """Everything, as data."""
         device, unclaimed, provided = self.facts["device"], self.facts["unclaimed"], self.facts["provided"]
+
+        def told(counts: Counter[str]) -> dict[str, int]:
+            return {each: counts[each] for each in OUTCOMES}
+
         return {
             "device": device,
             "verdict": self.verdict(),
@@ -106,15 +110,8 @@ class Matrix:
             "skipped": dict(self.skips),
             "broken devices": self.broken,
             "failures": groups(self.failures, self.passed, provided),
-            "levels": {
-                name: {each: counts[each] for each in OUTCOMES}
-                for name, counts in self.by_level.items()
-                if name not in unclaimed
-            },
-            "operations": {
-                name: {"provided": provided[name], **{each: counts[each] for each in OUTCOMES}}
-                for name, counts in self.by_op.items()
-            },
+            "levels": {name: told(counts) for name, counts in self.by_level.items() if name not in unclaimed},
+            "operations": {name: {"provided": provided[name], **told(n)} for name, n in self.by_op.items()},
         }
 
     def markdown(self) -> str:
