@@ -143,7 +143,7 @@ it is found in whatever room has it: `mg.det` says `mg.linalg.det`.
 """
 ROOMS = ("LINALG", "FFT", "RANDOM", "NN", "OPTIM", "DATA")
 
-BESIDE = ("numeric", "selection", "shapes", "statistics", "composed")
+BESIDE = ("selection", "composed")
 
 
 def first_line(text: str | None) -> str:

@@ -10,26 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "AxisError",
-    "BackendBroken",
-    "BackendIncompatible",
-    "BackendNotFound",
-    "DTypeError",
-    "DeviceMismatch",
-    "DeviceUnavailable",
-    "GradcheckError",
-    "GraphError",
-    "KernelBroken",
-    "LinAlgError",
-    "MicrogradError",
-    "MissingExtra",
-    "OutOfMemory",
-    "ProgramError",
-    "ShapeError",
-    "TraceError",
-    "UnsupportedDType",
-    "UnsupportedOp",
-]
+    "AxisError", "BackendBroken", "BackendIncompatible", "BackendNotFound", "DTypeError", "DeviceMismatch",
+    "DeviceUnavailable", "GradcheckError", "GraphError", "KernelBroken", "LinAlgError", "MicrogradError",
+    "MissingExtra", "OutOfMemory", "ProgramError", "ShapeError", "TraceError", "UnsupportedDType", "UnsupportedOp",
+]  # fmt: skip
 
 
 class MicrogradError(Exception):

@@ -19,7 +19,6 @@ from micrograd_core.ops import TABLE, Array, Op, Sample, family
 from micrograd_core.ops.arguments import advising, unbound
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
-from micrograd_core.ops.shared import both_spellings as both_spellings
 from micrograd_core.ops.shared import other_spellings, parameter_names, respelled, to_bool
 
 _READY: Final = frozenset((Tensor, float))
@@ -295,20 +294,20 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     return wraps(function)(of_one if op.operands == 1 else of_two)
 
 
-def _of_one_axis(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function along an axis that takes 0-d tensors too, as if they had one."""
+def _with_an_axis(function: Callable[..., Any], ndim: int) -> Callable[..., Any]:
+    """A function that takes tensors of `ndim` axes, too: with one of length 1 before them, which results lack."""
 
     def either(x: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         if x is None:
             return function(*args, **kwargs)  # refuses
         if not isinstance(x, Tensor):
             x = asarray(x)
-        if x.ndim:
+        if x.ndim != ndim:
             return function(x, *args, **kwargs)
-        found = function(x.reshape(1), *args, **kwargs)
+        found = function(x.expand_dims(0), *args, **kwargs)
         if isinstance(found, Tensor):
-            return found.reshape(())
-        return type(found)(*(each.reshape(()) for each in found))
+            return found.reshape(found.shape[1:])
+        return type(found)(*(each.reshape(each.shape[1:]) for each in found))
 
     return wraps(function)(either)
 
@@ -342,13 +341,13 @@ class Functions(Mapping[str, Callable[..., Tensor]]):
                 return written
         function = _function(op)
         if op.name in ("softmax", "log_softmax", "softmin") or op in family("standard.scans").OPS:
-            function = _of_one_axis(function)
+            function = _with_an_axis(function, 0)
         if is_lenient(op):
             function = _lenient(function, op)
         if op.name.endswith(("1d", "2d", "3d")):
             from micrograd_core.array.images import widened  # imports families of networks
 
-            function = widened(op.name, function, self)
+            function = _with_an_axis(widened(op.name, function, self), int(op.name[-2]) + 1)
         return function
 
 

@@ -312,13 +312,9 @@ def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def asarray(
-    data: Any,
-    *,
-    dtype: Any = None,
-    device: str | Device | None = None,
-    copy: bool | None = None,
+    data: Any, *, dtype: Any = None, device: str | Device | None = None, copy: bool | None = None,
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor with the elements of `data`, which records nothing unless asked to.
 
     A tensor that already has the dtype and the device is returned as it is, unless `copy` or `requires_grad` is true.

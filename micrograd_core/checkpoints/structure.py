@@ -135,15 +135,9 @@ class Built:
     """
 
     def __init__(
-        self,
-        path: str,
-        modules: Any,
-        classes: Mapping[str, type[Module]],
-        device: Device,
-        fetch: Callable[[str], Tensor],
-        states: Mapping[str, Any],
-        held: tuple[int, int],
-    ) -> None:
+        self, path: str, modules: Any, classes: Mapping[str, type[Module]], device: Device,
+        fetch: Callable[[str], Tensor], states: Mapping[str, Any], held: tuple[int, int],
+    ) -> None:  # fmt: skip
         self.path, self.modules, self.classes, self.device = path, modules, classes, device
         self._fetch, self._states, self._held = fetch, states, held
         self._made: dict[str, Module] = {}

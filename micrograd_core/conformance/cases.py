@@ -11,7 +11,7 @@ import numpy as np
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.conformance.forms import TWICE, changed
+from micrograd_core.conformance.forms import ELEMENTWISE, HOST, IN_DTYPE, MOVED, REDUCTIONS, TWICE, changed
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.engine.array import wrap
@@ -190,13 +190,9 @@ def symmetric(x: Tensor) -> Tensor:
 
 
 def cases(
-    dtypes: Collection[str],
-    capabilities: Collection[str],
-    *,
-    floating_only: bool = False,
-    only: str = "",
+    dtypes: Collection[str], capabilities: Collection[str], *, floating_only: bool = False, only: str = "",
     native: Callable[[str], bool] | None = None,
-) -> Iterator[Case]:
+) -> Iterator[Case]:  # fmt: skip
     """All cases for a device with these dtypes and capabilities, or those of one operation.
 
     Operations that are not `native` to the device go through two layouts in each dtype, which change from sample to
@@ -302,3 +298,46 @@ def is_differentiable(case: Case) -> bool:
     singular = case.op.name == "std" and case.layout == "broadcast"  # no deviation, and so no derivative
     own_dtype = bool(arrays) and all(operand.dtype for operand in arrays)
     return case.op.differentiable and floating and not singular and not own_dtype
+
+
+# ── of any numbers and any lengths ───────────────────────────────────────────────────────────────────────────
+
+
+def special(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
+    """Elementwise operations and reductions in every dtype that they accept, such as ``maximum-float32``."""
+    return {
+        f"{name}-{dtype}": (TABLE[name], dtype)
+        for name in (*ELEMENTWISE, *REDUCTIONS)
+        for dtype in DTYPES
+        if _has(TABLE[name], dtype, dtypes, capabilities)
+    }
+
+
+def large(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
+    """Elementwise operations, reductions and `MOVED`, in one dtype of each kind: see `usual`."""
+    found: dict[str, tuple[Op, str]] = {}
+    for name in (*ELEMENTWISE, *REDUCTIONS, *MOVED):
+        for dtype in usual(dtypes):
+            if _has(TABLE[name], dtype, dtypes, capabilities):
+                found[f"{name}-{dtype}"] = (TABLE[name], dtype)
+    return found
+
+
+def usual(dtypes: Collection[str]) -> list[str]:
+    """One dtype of each kind: the one that kernels are most often written for."""
+    kinds: dict[str, str] = {}
+    for dtype in ("float32", "int32", "complex64", "bool", "uint8", *DTYPES):
+        if dtype in dtypes:
+            kinds.setdefault(DTYPES[dtype].kind, dtype)
+    return list(kinds.values())
+
+
+def _has(op: Op, dtype: str, dtypes: Collection[str], capabilities: Collection[str]) -> bool:
+    kind = DTYPES[dtype].kind
+    return (
+        dtype in dtypes
+        and not (dtype in HOST and op.name in IN_DTYPE)
+        and (not op.capability or op.capability in capabilities)
+        and (kind != "complex floating" or "complex" in capabilities)
+        and all(kind in op.accepted(i) for i in range(op.operands) if i not in op.separate)
+    )

@@ -129,15 +129,9 @@ class Layer(ScalarModule):
     """
 
     def __init__(
-        self,
-        nin: int,
-        nout: int,
-        nonlin: bool = True,
-        *,
-        device: str | Device | None = None,
-        dtype: Any = None,
+        self, nin: int, nout: int, nonlin: bool = True, *, device: str | Device | None = None, dtype: Any = None,
         generator: random.Random | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if nin < 1 or nout < 1:
             raise ShapeError(f"{type(self).__name__}: sizes must be at least 1; got {nin} inputs and {nout} outputs")
         where = default_device() if device is None else Device(device)
