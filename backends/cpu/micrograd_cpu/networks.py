@@ -56,15 +56,15 @@ def silu(x: Any) -> Any:
     return np.divide(x, e, out=e)
 
 
-def _columns(*polynomials: Any, type: Any = np.float64) -> Any:
+def _columns(*polynomials: Any) -> Any:
     """A column for each, by falling powers; `_polynomials` takes them. They are given by rising ones."""
-    return np.array([*zip_longest(*polynomials, fillvalue=0.0)], type)[::-1, :, None]
+    return np.array([*zip_longest(*polynomials, fillvalue=0.0)])[::-1, :, None]
 
 
 def _polynomials(x: Any, columns: Any) -> Any:
     """Several polynomials side by side, by Horner's scheme, in place."""
     first, *rest = columns
-    total = np.empty((len(first), x.size), columns.dtype)
+    total = np.empty((len(first), x.size))
     total[:] = first
     x = x.ravel()
     for each in rest:
@@ -109,27 +109,10 @@ _SCALED_ERFC: Final = (
     0.050256592, -0.182881615, 0.169056843, -0.00558639448, 0.141422913, 0.168543808, 0.20784251, 0.225669606,
     0.225675862,
 )  # fmt: skip
-_SCALED: Final = _columns(_SCALED_ERFC[::-2], _SCALED_ERFC[-2::-2], type=np.float32)
 
 
-def _normal(x: Any) -> tuple[Any, Any]:
+def _normal(k: Any, x: Any) -> tuple[Any, Any]:
     """The standard normal distribution function of float32 numbers, and ``exp(-x**2 / 2)``."""
-    gauss = np.square(x)
-    gauss *= -0.5
-    np.exp(gauss, out=gauss)
-    t = np.abs(x)
-    t *= np.float32(0.4 * 0.5**0.5)
-    t += 1
-    np.reciprocal(t, out=t)
-    tail = _polynomial(t, _SCALED)
-    tail *= t
-    tail *= gauss  # 2 * (1 - Phi(|x|)), of which twice the half is taken
-    tail *= 0.5
-    return np.where(x > 0, 1 - tail, tail), gauss
-
-
-def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
-    """The standard normal distribution function, and ``exp(-x**2 / 2)``, of primitives."""
     gauss = k.exp(k.multiply(k.multiply(x, x), -0.5))
     t = k.divide(1, k.add(k.multiply(k.abs(x), 0.4 * 0.5**0.5), 1))
     terms, power = list[Any](reversed(_SCALED_ERFC)), t
@@ -141,11 +124,21 @@ def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
     return k.where(k.less(0, x), k.subtract(1, tail), tail), gauss
 
 
+def _through_gelu(k: Any, g: Any, x: Any) -> Any:
+    """``g (Phi + x phi)``."""
+    cdf, gauss = _normal(k, x)
+    return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
+
+
 def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
     if approximate != "none" or x.dtype is not float32:
         return k.gelu_gradient(g, x, approximate=approximate)
-    cdf, gauss = _normal_composed(k, x)
-    return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
+    return _through_gelu(k, g, x)
+
+
+def gelu_gradient(g: Any, x: Any, *, approximate: str) -> Any:
+    """Of float32 numbers, with NumPy for the table of primitives."""
+    return NotImplemented if approximate != "none" or x.dtype != np.float32 else _through_gelu(np, g, x)
 
 
 _MOST: Final[dict[Any, Any]] = {np.dtype(type): np.finfo(type).max for type in (np.float32, np.float64)}
@@ -176,18 +169,6 @@ def _times_normal(x: Any, y: Any) -> Any:
         p = p * np.exp(size)
     p = np.asarray(p).astype(y.dtype, copy=False)
     return np.subtract(x, p, out=p, where=y > 0)
-
-
-def gelu_gradient(g: Any, x: Any, *, approximate: str) -> Any:
-    """``g (Phi + x phi)``, of float32 numbers."""
-    if approximate != "none" or x.dtype != np.float32:
-        return NotImplemented
-    cdf, slope = _normal(np.atleast_1d(x))
-    slope *= (2 * math.pi) ** -0.5
-    slope *= x
-    slope += cdf
-    slope *= g
-    return slope.reshape(x.shape)
 
 
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
