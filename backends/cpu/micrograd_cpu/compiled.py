@@ -24,6 +24,7 @@ from micrograd_core.compiler.nests import Compute, Draw, Nest
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, operation
 from micrograd_core.compiler.specs import TensorSpec
+from micrograd_core.dtypes import float16
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_cpu import blas, entries
@@ -35,6 +36,7 @@ from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.refusals import checked
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Product, Segment, Step, count, empty, makes, reads, segments, types_of
+from micrograd_cpu.target import converts_float16
 from micrograd_cpu.threads import multiplied, ranges_of, together
 
 LAYOUTS: Final = 8
@@ -51,7 +53,8 @@ DEAR_LINE: Final = 24
 
 def function(program: Program, backend: Any) -> Callable[..., Any]:
     """A program as one function of its input handles."""
-    if program.types and entries.compiles():
+    needs_float16 = any(x.dtype is float16 for x in program.types)  # LLVM would call functions that nobody has
+    if program.types and entries.compiles() and (converts_float16() or not needs_float16):
         return Compiled(program, backend).function()
     return by_kernels(program, backend)
 
