@@ -20,7 +20,7 @@ from typing import Final
 
 from micrograd_cpu.convolution import FIELDS, PHASE
 from micrograd_cpu.entries import part
-from micrograd_cpu.llvm import Loops
+from micrograd_cpu.lines import Lines
 
 WIDE: Final = 3
 """Vectors, or elements of the kernel, of a tile."""
@@ -28,7 +28,7 @@ SHORT: Final = ", !llvm.loop !0"
 """Of a loop that LLVM would prepare for more turns than it has."""
 
 
-class Code(Loops):
+class Code(Lines):
     """A function's text: `arguments` are ``type %name``."""
 
     def __init__(self, type: str, width: int) -> None:
@@ -38,8 +38,7 @@ class Code(Loops):
 
     def whole(self, head: str, arguments: Sequence[str], attribute: str = "") -> str:
         """The whole."""
-        body = "\n".join([*self.allocas, *self.lines])
-        return f"define {head}({', '.join(arguments)}) nounwind {attribute} {{\nentry:\n{body}\n  ret void\n}}"
+        return self.defined(f"define {head}({', '.join(arguments)}) nounwind {attribute}")
 
     def add(self, x: str, y: str | int) -> str:
         """A sum of counters."""

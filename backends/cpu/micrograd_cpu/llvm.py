@@ -156,49 +156,7 @@ def blocks(reduced: Sequence[int], most: int) -> tuple[int, int]:
     return -1, size
 
 
-class Loops(Scalars):
-    """Scalars, and loops around them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.block, self.blocks = "entry", 0
-        self.allocas: list[str] = []
-
-    def label(self, name: str) -> None:
-        """The start of a block."""
-        self.lines.append(f"{name}:")
-        self.block = name
-
-    def loop(self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1, about: str = "") -> None:
-        """``for counter in begin .. end``; `about` is metadata of the loop."""
-        self.blocks += 1
-        n = self.blocks
-        self.do(f"br label %head{n}")
-        before = self.block
-        self.label(f"head{n}")
-        at = len(self.lines)
-        self.lines.append("")  # the counter, once its block is known
-        self.do(f"%more{n} = icmp slt i64 %c{n}, {end}")
-        self.do(f"br i1 %more{n}, label %body{n}, label %exit{n}")
-        self.label(f"body{n}")
-        body(f"%c{n}")
-        self.do(f"%next{n} = add nuw nsw i64 %c{n}, {step}")
-        self.do(f"br label %head{n}{about}")
-        self.lines[at] = f"  %c{n} = phi i64 [ {begin}, %{before} ], [ %next{n}, %{self.block} ]"
-        self.label(f"exit{n}")
-
-    def alloca(self, type: str, count: int = 1) -> str:
-        """Memory of the function, for a vector's alignment."""
-        name = f"%a{len(self.allocas)}"
-        self.allocas.append(f"  {name} = alloca [{count} x {type}], align 64")
-        return name
-
-    def at(self, base: str, type: str, index: str) -> str:
-        """The address of a number."""
-        return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
-
-
-class Printer(Loops):
+class Printer(Scalars):
     """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
 
     def __init__(self, nest: Nest, careful: bool = False, sizes: Sizes | None = None) -> None:
@@ -259,12 +217,10 @@ class Printer(Loops):
         if self.noted:
             self.allocas += ["  %far = alloca i32", "  store i32 0, ptr %far"]
             result = self.emit("load i32, ptr %far")
-        head = f"define internal i32 @{name}({arguments(nest, self.sizes)}) nounwind {{"
-        read = [
-            f"  %at{i} = getelementptr i64, ptr %sizes, i64 {i}\n  %s{i} = load i64, ptr %at{i}"
-            for i in sorted(self.read_sizes)
-        ]
-        return "\n".join([head, "entry:", *self.allocas, *read, *self.lines, f"  ret i32 {result}", "}"])
+        head = f"define internal i32 @{name}({arguments(nest, self.sizes)}) nounwind"
+        for i in sorted(self.read_sizes):
+            self.allocas.append(f"  %at{i} = getelementptr i64, ptr %sizes, i64 {i}\n  %s{i} = load i64, ptr %at{i}")
+        return self.defined(head, f"i32 {result}")
 
     def note(self, far: str) -> None:
         """An argument may be too large for a loop without branches: remember it."""
@@ -276,14 +232,14 @@ class Printer(Loops):
         """An element, a row, or a tile of rows."""
         kept, nest = self.nest.kept, self.nest
         if nest.reduced and not self.tile:
-            self.counters = [*self.unravelled(counter, kept), *["0"] * len(nest.reduced)]
+            self.counters = [*self.unravelled(counter, [*map(self.size, kept)]), *["0"] * len(nest.reduced)]
             row = (*[0] * len(kept), *contiguous_strides(nest.reduced))
             for each in self.draws:
                 self.drawn[each] = self.draw(each, math.prod(nest.reduced)), Place(0, row)
             self.parts()
         elif nest.reduced:
             count = self.times(kept[-1], self.tile)
-            *outer, tile = self.unravelled(counter, (*kept[:-1], count))
+            *outer, tile = self.unravelled(counter, [*map(self.size, kept[:-1]), count])
             first = self.emit(f"mul nsw i64 {tile}, {self.tile}")
             left = self.emit(f"sub nsw i64 {self.size(kept[-1])}, {first}")
             lanes = self.intrinsic("smin", "i64", left, str(self.tile))
@@ -292,7 +248,7 @@ class Printer(Loops):
             self.ahead(range(len(outer)), [line for part in nest.parts for line in part.lines])
             self.parts()
         else:
-            outer = self.unravelled(counter, kept[:-1])
+            outer = self.unravelled(counter, [*map(self.size, kept[:-1])])
             self.counters = [*outer, ""]
             self.ahead(range(len(outer)), nest.parts[0].lines)
             self.along("0", self.size(kept[-1]), lambda last: [*outer, last])
@@ -355,14 +311,9 @@ class Printer(Loops):
         if each in self.drawn:
             base, place = self.drawn[each]
             address = self.emit(f"getelementptr {integer}, ptr {base}, i64 {self.address(place)}")
-            word = self.emit(f"load {integer}, ptr {address}")
         else:
-            index = self.address(line.place)
-            at = index if double else self.emit(f"lshr i64 {index}, 1")
-            word = self.emit(f"call i64 @micrograd.drawn(i64 {at}, ptr %p{line.buffer})")
-            if not double:
-                half = self.emit(f"shl i64 {self.emit(f'and i64 {index}, 1')}, 5")
-                word = self.emit(f"trunc i64 {self.emit(f'lshr i64 {word}, {half}')} to i32")
+            address = self.draw(each, 1)
+        word = self.emit(f"load {integer}, ptr {address}")
         leading = self.emit(f"lshr {integer} {word}, {64 - digits if double else 32 - digits}")
         fraction = self.emit(f"sitofp {integer} {leading} to {type}")
         return self.emit(f"fmul {type} {fraction}, {number(0.5**digits, type)}")
@@ -372,15 +323,6 @@ class Printer(Loops):
         if length.__class__ is not Length:
             return str(-(-length // step))
         return self.emit(f"udiv i64 {self.emit(f'add nsw i64 {self.size(length)}, {step - 1}')}, {step}")
-
-    def unravelled(self, counter: str, lengths: Sequence[int | str]) -> list[str]:
-        """The counters of several axes from that of all."""
-        found: list[str] = []
-        for each in reversed(lengths[1:]):
-            length = each if isinstance(each, str) else self.size(each)
-            found.append(self.emit(f"urem i64 {counter}, {length}"))
-            counter = self.emit(f"udiv i64 {counter}, {length}")
-        return [*found, counter][::-1] if lengths else []
 
     def parts(self) -> None:
         """What happens in a row, or in a tile of rows."""

@@ -15,6 +15,7 @@ from functools import partialmethod
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.ops.network.activations import TAIL
+from micrograd_cpu.lines import SUFFIX, Lines
 
 
 class Format(NamedTuple):
@@ -24,7 +25,6 @@ class Format(NamedTuple):
     bits: str
     fraction: int
     bias: int
-    suffix: str
 
     @property
     def least(self) -> float:
@@ -32,7 +32,7 @@ class Format(NamedTuple):
         return 2.0 ** (1 - self.bias)
 
 
-FORMATS: Final = {"float": Format("float", "i32", 23, 127, "f32"), "double": Format("double", "i64", 52, 1023, "f64")}
+FORMATS: Final = {"float": Format("float", "i32", 23, 127), "double": Format("double", "i64", 52, 1023)}
 
 # Of each, float32's and float64's.
 EXP: Final = {  # (exp(r) - 1 - r) / r**2, for |r| <= log(2) / 2; exp is off by 2**-28, 2**-61
@@ -166,19 +166,12 @@ def number(value: float, type: str) -> str:
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
 
 
-class Code:
-    """Lines of IR that are being written; a value is its name."""
+class Code(Lines):
+    """Numbers of a format; a value is its name."""
 
     def __init__(self, format: Format) -> None:
-        self.format, self.lines, self.count = format, list[str](), 0
-        self.declared: set[str] = set()
-
-    def emit(self, text: str) -> str:
-        """One instruction, and the value it makes."""
-        self.count += 1
-        name = f"%t{self.count}"
-        self.lines.append(f"  {name} = {text}")
-        return name
+        super().__init__()
+        self.format = format
 
     def number(self, x: Any) -> str:
         """A value, or a constant."""
@@ -199,9 +192,7 @@ class Code:
 
     def call(self, name: str, *xs: Any) -> str:
         """An intrinsic function of numbers of the format."""
-        type, suffix = self.format.name, self.format.suffix
-        self.declared.add(f"declare {type} @llvm.{name}.{suffix}({', '.join([type] * len(xs))})")
-        return self.emit(f"call {type} @llvm.{name}.{suffix}({', '.join(f'{type} {self.number(x)}' for x in xs)})")
+        return self.intrinsic(name, self.format.name, *map(self.number, xs))
 
     def fma(self, x: Any, y: Any, z: Any) -> str:
         """``x * y + z``, rounded once."""
@@ -677,5 +668,5 @@ def definition(name: str, type: str) -> tuple[str, set[str]]:
             external = op + "f" if type == "float" else op
             c.declared.add(f"declare {type} @{external}({type}) {QUIET}")
             result = _branched(c, _far(c, op, "%x"), result, f"call {type} @{external}({type} %x)")
-    head = f"define internal {made} @micrograd.{name}.{FORMATS[type].suffix}({given}) alwaysinline {QUIET} {{"
-    return "\n".join([head, "entry:", *c.lines, f"  ret {made} {result}", "}"]), c.declared
+    head = f"define internal {made} @micrograd.{name}.{SUFFIX[type]}({given}) alwaysinline {QUIET}"
+    return c.defined(head, f"{made} {result}"), c.declared

@@ -12,6 +12,7 @@ from typing import Any, Final
 from micrograd_core.compiler.program import operation
 from micrograd_core.compiler.views import DRAWN
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64, integer_range
+from micrograd_cpu.lines import SUFFIX, Lines
 from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
 
 TYPES: Final = {
@@ -21,7 +22,6 @@ TYPES: Final = {
 """Of a number in a line."""
 MEMORY: Final = {**TYPES, "bool": "i8", "float16": "half", "bfloat16": "i16"}
 """Of a number in a buffer."""
-SUFFIX: Final = {"float": "f32", "double": "f64", **{f"i{n}": f"i{n}" for n in (1, 8, 16, 32, 64)}}
 BITS: Final = {"float": "i32", "double": "i64"}
 
 # An operation of floats, signed integers, unsigned integers, bools; "" where it is not one of the standard, or here.
@@ -93,36 +93,14 @@ def constant(value: Any, dtype: DType) -> str:
     return str((int(value) + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1))
 
 
-class Scalars:
-    """Writes the instructions of lines. `emit` takes one and gives the name of its value; `declared` gathers."""
+class Scalars(Lines):
+    """Writes the instructions of lines; `functions` gathers those of `mathematics`."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.count = 0
-        self.declared: set[str] = set()
+        super().__init__()
         self.functions: set[tuple[str, str]] = set()
         self.careful = True  # whether functions take any argument, which costs branches
         self.contracts = False  # whether a product and a sum may be rounded once
-
-    def emit(self, text: str) -> str:
-        """An instruction that makes a value: its name."""
-        self.count += 1
-        self.lines.append(f"  %v{self.count} = {text}")
-        return f"%v{self.count}"
-
-    def do(self, text: str) -> None:
-        """An instruction without a value."""
-        self.lines.append(f"  {text}")
-
-    def intrinsic(
-        self, name: str, type: str, *operands: str, more: str = "", result: str = "", suffix: str = ""
-    ) -> str:
-        """A call of ``@llvm.name``; `more` are constant arguments."""
-        given = ", ".join([f"{type} {x}" for x in operands] + ([more] if more else []))
-        types = ", ".join([type] * len(operands) + ([more.split()[0]] if more else []))
-        result = result or type
-        self.declared.add(f"declare {result} @llvm.{name}.{suffix or SUFFIX[type]}({types})")
-        return self.emit(f"call {result} @llvm.{name}.{suffix or SUFFIX[type]}({given})")
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
