@@ -42,7 +42,7 @@ def _composed(k: Any, x: Any, *, dtype: Any) -> Any:
     return k.astype(x, dtype=DTYPES[dtype.name])
 
 
-_large: Final = eager.compiled(_composed, declines, _composed)
+_large: Final = eager.compiled(_composed, declines)
 
 
 def saturated(x: Any, dtype: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +15,6 @@ from micrograd_core.ops.network.activations import FAR
 from micrograd_core.ops.standard.random import place_of
 from micrograd_cpu import eager
 from micrograd_cpu.eager import compiled, declines
-from micrograd_cpu.mathematics import ERFC, NORMAL
 from micrograd_cpu.random import uniform
 
 _sum: Any = np.add.reduce
@@ -56,53 +54,6 @@ def silu(x: Any) -> Any:
     return np.divide(x, e, out=e)
 
 
-def _columns(*polynomials: Any) -> Any:
-    """A column for each, by falling powers; `_polynomials` takes them. They are given by rising ones."""
-    return np.array([*zip_longest(*polynomials, fillvalue=0.0)])[::-1, :, None]
-
-
-def _polynomials(x: Any, columns: Any) -> Any:
-    """Several polynomials side by side, by Horner's scheme, in place."""
-    first, *rest = columns
-    total = np.empty((len(first), x.size))
-    total[:] = first
-    x = x.ravel()
-    for each in rest:
-        total *= x
-        total += each
-    return total
-
-
-def _polynomial(x: Any, columns: Any) -> Any:
-    """One polynomial, of which the columns have even and odd powers."""
-    even, odd = _polynomials(np.square(x), columns).reshape(2, *x.shape)
-    odd *= x
-    odd += even
-    return odd
-
-
-_ERFC: Final = _columns(ERFC["double"][1][1::2], ERFC["double"][1][2::2])
-_NORMAL: Final = _columns(*NORMAL["float"])
-
-
-def _tail(y: Any, x: Any, half: float, scale: Any = 1.0) -> Any:
-    """``scale * exp(-x**2 * half) * exp(y**2) * erfc(y)`` of float64 numbers ``y >= 0``.
-
-    What the square of `x`, and a polynomial and a sum in `y`, round off is put back. The exponential comes last: it is
-    subnormal sooner.
-    """
-    at, (first, *_) = ERFC["double"]
-    t = (y - at) / (y + at)
-    slope = t * _polynomial(t, _ERFC)
-    p, twice = slope + first, y + y
-    below = twice + 1
-    part = p / below
-    lost = (first - p) + slope - part * (np.minimum(twice, 1) - (below - np.maximum(twice, 1)))
-    coarse = np.rint(x * 2.0**20) * 2.0**-20  # its square is exact
-    part += part * np.expm1((coarse - x) * (coarse + x) * half) + lost / below
-    return part * scale * np.exp(np.square(coarse) * -half)
-
-
 # exp(z**2) erfc(z) / t in t = 1 / (1 + 0.4 z), by falling powers: our own minimax fit, relative error below 1.3e-7, so
 # that with the rounding of float32 it is below 5e-7.
 _SCALED_ERFC: Final = (
@@ -124,51 +75,11 @@ def _normal(k: Any, x: Any) -> tuple[Any, Any]:
     return k.where(k.less(0, x), k.subtract(1, tail), tail), gauss
 
 
-def _through_gelu(k: Any, g: Any, x: Any) -> Any:
-    """``g (Phi + x phi)``."""
-    cdf, gauss = _normal(k, x)
-    return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
-
-
 def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
     if approximate != "none" or x.dtype is not float32:
         return k.gelu_gradient(g, x, approximate=approximate)
-    return _through_gelu(k, g, x)
-
-
-def gelu_gradient(g: Any, x: Any, *, approximate: str) -> Any:
-    """Of float32 numbers, with NumPy for the table of primitives."""
-    return NotImplemented if approximate != "none" or x.dtype != np.float32 else _through_gelu(np, g, x)
-
-
-_MOST: Final[dict[Any, Any]] = {np.dtype(type): np.finfo(type).max for type in (np.float32, np.float64)}
-_BEYOND: Final = 53.0  # where exp(-y**2 / 2) is 0 in any dtype
-
-
-def times_normal(x: Any, y: Any) -> Any:
-    """Of arrays. Infinities stay where they do not meet a 0."""
-    if x.__class__ is float or y.__class__ is float:
-        return NotImplemented
-    found, infinite = np.copysign(_times_normal(x, y), x), np.isinf(x)
-    limits = np.where(np.greater(y, -math.inf), x, math.nan)
-    return np.where(infinite, limits, found) if infinite.any() else found
-
-
-def _times_normal(x: Any, y: Any) -> Any:
-    """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. float32 numbers are computed in float64."""
-    size = np.abs(y, dtype=np.float64, out=...)
-    np.minimum(size, _BEYOND, out=size)
-    most = np.minimum(x, _MOST[x.dtype])  # which leaves `x`, infinity too, where it is subtracted
-    if y.dtype == np.float64:
-        p = _tail(size * 0.5**0.5, size, 0.5, most * 0.5)
-    else:
-        above, below = _polynomials(size, _NORMAL).reshape(2, *y.shape)
-        p = above / below * most
-        np.square(size, out=size)
-        size *= -0.5
-        p = p * np.exp(size)
-    p = np.asarray(p).astype(y.dtype, copy=False)
-    return np.subtract(x, p, out=p, where=y > 0)
+    cdf, gauss = _normal(k, x)
+    return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
 
 
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +107,7 @@ def _dropout_composed(k: Any, x: Any, place: Any, *, p: float) -> Any:
     return k.where(k.less(drawn, p), 0, k.multiply(x, 1 / (1 - p)))
 
 
-_dropout = compiled(_dropout_composed, declines, _dropout_composed)
+_dropout = compiled(_dropout_composed, declines)
 
 
 def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
@@ -439,6 +350,6 @@ COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradien
 """A shorter composition than that of the op table, with the digits that float32 has."""
 
 NETWORKS: Final = named(
-    batch_norm_gradients, cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient, gelu_gradient,
-    layer_norm, layer_norm_gradients, log_softmax, nll_loss, sigmoid, silu, softmax, times_normal,
+    batch_norm_gradients, cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient,
+    layer_norm, layer_norm_gradients, log_softmax, nll_loss, sigmoid, silu, softmax,
 )  # fmt: skip
