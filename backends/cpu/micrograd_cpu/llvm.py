@@ -187,6 +187,10 @@ class Printer(Scalars):
         self.read_sizes.add(position)
         return f"%s{position}"
 
+    def unravelled(self, counter: str, lengths: Sequence[Any]) -> list[str]:
+        """The counters of several axes from that of all, for which the first one's length is not read."""
+        return super().unravelled(counter, [*lengths[:1], *map(self.size, lengths[1:])])
+
     def address(self, place: Place) -> str:
         """``offset + sum(stride * counter)``."""
         total = ""
@@ -232,14 +236,14 @@ class Printer(Scalars):
         """An element, a row, or a tile of rows."""
         kept, nest = self.nest.kept, self.nest
         if nest.reduced and not self.tile:
-            self.counters = [*self.unravelled(counter, [*map(self.size, kept)]), *["0"] * len(nest.reduced)]
+            self.counters = [*self.unravelled(counter, kept), *["0"] * len(nest.reduced)]
             row = (*[0] * len(kept), *contiguous_strides(nest.reduced))
             for each in self.draws:
                 self.drawn[each] = self.draw(each, math.prod(nest.reduced)), Place(0, row)
             self.parts()
         elif nest.reduced:
             count = self.times(kept[-1], self.tile)
-            *outer, tile = self.unravelled(counter, [*map(self.size, kept[:-1]), count])
+            *outer, tile = self.unravelled(counter, (*kept[:-1], count))
             first = self.emit(f"mul nsw i64 {tile}, {self.tile}")
             left = self.emit(f"sub nsw i64 {self.size(kept[-1])}, {first}")
             lanes = self.intrinsic("smin", "i64", left, str(self.tile))
@@ -248,7 +252,7 @@ class Printer(Scalars):
             self.ahead(range(len(outer)), [line for part in nest.parts for line in part.lines])
             self.parts()
         else:
-            outer = self.unravelled(counter, [*map(self.size, kept[:-1])])
+            outer = self.unravelled(counter, kept[:-1])
             self.counters = [*outer, ""]
             self.ahead(range(len(outer)), nest.parts[0].lines)
             self.along("0", self.size(kept[-1]), lambda last: [*outer, last])
