@@ -31,7 +31,10 @@ Compose = Callable[..., Any]
 
 COMPILES: Final = find_spec("llvmlite") is not None
 SMALL: Final = 1 << 14
-"""Elements below which NumPy's kernels are left alone: they take less than 0.1 ms, and a compiler 50 MB of memory."""
+"""Elements below which NumPy's kernels are left alone: they take less than 0.1 ms, and a compiler 50 MB of memory.
+
+Of `ALWAYS` there are no such kernels.
+"""
 KINDS: Final = 512
 """Shapes, layouts and parameters that are remembered of a kernel."""
 TIERS: Final = (1, 256, 2048, 8192, sys.maxsize)
@@ -145,7 +148,7 @@ def _reduction(compose: Compose, x: Any, *, axis: tuple[int, ...] | None, keepdi
     return run if run is None or result == natural else lambda x, **_: run(x).reshape(result)
 
 
-def layer_norm_gradients(otherwise: Kernel) -> Kernel:
+def layer_norm_gradients() -> Kernel:
     """A nest by rows for the input, which keeps their means and scales, and one by columns for weight and bias.
 
     As one composition they would pass products to each other, as many as there are elements.
@@ -167,24 +170,26 @@ def layer_norm_gradients(otherwise: Kernel) -> Kernel:
     rows, columns = (_runs(partial(specialised, each), declines) for each in (by_rows, by_columns))
 
     def kernel(g: Any, x: Any, weight: Any, *, axis: tuple[int, ...], eps: float) -> Any:
-        if x.__class__ is np.ndarray and x.size >= SMALL and x.ndim > len(axis):
+        if x.__class__ is np.ndarray and x.ndim > len(axis):
             found = rows((g, x, weight), {"axis": axis, "eps": eps})
             if found is not NotImplemented:
                 by_x, mean, scale = found
                 sums = columns((g, x, mean, scale), {"axis": axis})
                 if sums is not NotImplemented:
                     return by_x, *sums
-        return otherwise(g, x, weight, axis=axis, eps=eps)
+        return NotImplemented
 
-    return kernel if COMPILES else otherwise
+    return kernel if COMPILES else declines
 
 
 def _per_root_mean_square(k: Any, x: Any, axis: tuple[int, ...], eps: float) -> Any:
     return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
 
 
-ALWAYS: Final = ("times_normal", "gelu_gradient")
-"""Those that NumPy takes dozens of passes for."""
+ALWAYS: Final = (
+    "times_normal", "gelu_gradient", "layer_norm", "layer_norm_gradients", "batch_norm", "batch_norm_gradients",
+)  # fmt: skip
+"""Those that NumPy takes many passes for."""
 GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
 """Those with a program of their own."""
 
@@ -195,7 +200,7 @@ def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -
         name: compiled(compositions.get(name) or operation(name), others.get(name, declines), always=name in ALWAYS)
         for name in compositions_of_nests()
         if name in others or COMPILES
-    } | {name: kernel(others[name]) for name, kernel in GRADIENTS.items()}
+    } | {name: kernel() for name, kernel in GRADIENTS.items()}
 
 
 # ── from a call to a run of nests ────────────────────────────────────────────────────────────────────────────

@@ -383,3 +383,4 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **random.KERNELS,
 }  # fmt: skip
 KERNELS.update(eager.kernels(KERNELS, COMPOSED))
+KERNELS.update({name: rounding_once(KERNELS[name]) for name in eager.ALWAYS if name in KERNELS})

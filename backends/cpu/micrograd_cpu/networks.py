@@ -10,12 +10,9 @@ import numpy as np
 
 from micrograd_core.dtypes import float32, int32
 from micrograd_core.errors import IndexingError
-from micrograd_core.layout import Shape
 from micrograd_core.ops.network.activations import FAR
 from micrograd_core.ops.standard.random import place_of
-from micrograd_cpu import eager
 from micrograd_cpu.eager import compiled, declines
-from micrograd_cpu.random import uniform
 
 _sum: Any = np.add.reduce
 
@@ -107,86 +104,14 @@ def _dropout_composed(k: Any, x: Any, place: Any, *, p: float) -> Any:
     return k.where(k.less(drawn, p), 0, k.multiply(x, 1 / (1 - p)))
 
 
-_dropout = compiled(_dropout_composed, declines)
+_dropout = compiled(_dropout_composed, declines, always=True)
 
 
 def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
     """Scaled, and overwritten with zeros where the numbers drawn are below `p`."""
     if p == 0:
         return np.array(x, order="C")
-    if x.size >= eager.SMALL:
-        found = _dropout(x, np.array(place_of(key, block), "uint64"), p=p)
-        if found is not NotImplemented:
-            return found
-    out = np.multiply(x, 1 / (1 - p), out=..., dtype=x.dtype)
-    drawn = uniform(shape=x.shape, dtype=np.dtype(np.float32), key=key, block=block)
-    np.copyto(out, 0, where=drawn < p)
-    return out
-
-
-# ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _mean_product(x: Any, y: Any, axis: Shape) -> Any:
-    """Mean of ``x * y`` over some axes, which stay with length 1; over the last one without an array of products."""
-    if axis == (x.ndim - 1,):
-        total = np.einsum("...i,...i->...", x, y)[..., None]
-        return total / max(x.shape[-1], 1)
-    return _mean(np.multiply(x, y), axis)
-
-
-def _mean(x: Any, axis: Shape) -> Any:
-    total = _sum(x, axis=axis, keepdims=True)
-    return total / max(x.size // max(total.size, 1), 1)
-
-
-def _standardized(x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
-    """Standardised numbers, and the reciprocals of their deviations."""
-    y = np.subtract(x, _mean(x, axis), out=...)
-    scale = _mean_product(y, y, axis)
-    scale = 1 / np.sqrt(scale + eps, dtype=x.dtype)
-    y *= scale
-    return y, scale
-
-
-def layer_norm_gradients(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    """The numbers are standardised once for all three."""
-    if x.dtype.itemsize == 2 or x.ndim == len(axis):
-        return NotImplemented
-    others = tuple(range(x.ndim - len(axis)))
-    y, scale = _standardized(x, axis, eps)
-    by_weight, by_bias = (_sum(each, axis=others) for each in (np.multiply(g, y), g))
-    return _through_standardized(np.multiply(g, weight), y, scale, axis), by_weight, by_bias
-
-
-def batch_norm_gradients(g: Any, x: Any, weight: Any, *, eps: float) -> Any:
-    """Likewise; means of two products are what the weight and the bias get."""
-    if x.dtype.itemsize == 2:
-        return NotImplemented
-    axis = (0, *range(2, x.ndim))
-    y, scale = _standardized(x, axis, eps)
-    by_weight, by_bias = (_sum(each, axis=axis) for each in (np.multiply(g, y), g))
-    scale *= np.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
-    return _through_standardized(g, y, scale, axis), by_weight, by_bias
-
-
-def _through_standardized(g: Any, y: Any, scale: Any, axis: Shape) -> Any:
-    """In the memory of `y`."""
-    y *= _mean_product(g, y, axis)
-    y += _mean(g, axis)
-    np.subtract(g, y, out=y)
-    y *= scale
-    return y
-
-
-def layer_norm(x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    """Weight and bias go into the memory of the standardised numbers."""
-    y, _ = _standardized(x, axis, eps)
-    if np.ndim(weight) or weight != 1:
-        y *= weight
-    if np.ndim(bias) or bias != 0:
-        y += bias
-    return y
+    return _dropout(x, np.array(place_of(key, block), "uint64"), p=p)
 
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -350,6 +275,6 @@ COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradien
 """A shorter composition than that of the op table, with the digits that float32 has."""
 
 NETWORKS: Final = named(
-    batch_norm_gradients, cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient,
-    layer_norm, layer_norm_gradients, log_softmax, nll_loss, sigmoid, silu, softmax,
+    cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient,
+    log_softmax, nll_loss, sigmoid, silu, softmax,
 )  # fmt: skip
