@@ -10,7 +10,6 @@ The plain way (`target.PLAIN`) is ctypes: Python looks into the objects, and cod
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -23,7 +22,7 @@ from micrograd_core.layout import Layout
 from micrograd_cpu import blas
 from micrograd_cpu.lines import Lines
 from micrograd_cpu.objects import source
-from micrograd_cpu.segments import Product, Segment, count, empty, makes, reads
+from micrograd_cpu.segments import Product, Segment, count, empty
 from micrograd_cpu.target import PLAIN
 
 DATA: Final = object.__basicsize__
@@ -134,7 +133,7 @@ _DEFINITIONS: Final[list[Definition]] = []
 
 def arrays(step: Run | Product) -> int:
     """How many a nest takes; a product takes two, a result, and before them the address of BLAS."""
-    return 4 if isinstance(step, Product) else len(step.inputs) + len(step.outputs)
+    return len(step.inputs) + len(step.outputs) + isinstance(step, Product)
 
 
 def ranged(name: str, step: Product) -> str:
@@ -151,7 +150,7 @@ def ranged(name: str, step: Product) -> str:
             for side, each in enumerate((step.left, step.right)):
                 further = c.emit(f"mul i64 {counter}, {each.jumps[axis]}")
                 places[side] = c.emit(f"add i64 {places[side]}, {further}")
-        type = FLOATS[step.type.dtype.name]
+        type = FLOATS[step.types[0].dtype.name]
         c.do(gemm(function, step, [c.at(x, type, at) for x, at in zip(("%x", "%y", "%made"), places, strict=True)]))
 
     c.loop("%begin", "%end", pair)
@@ -161,7 +160,7 @@ def ranged(name: str, step: Product) -> str:
 def gemm(function: str, step: Product, matrices: Sequence[str]) -> str:
     """A call of BLAS, for matrices from these addresses on."""
     m, n, k = step.sizes
-    type, (left, right, result) = FLOATS[step.type.dtype.name], matrices
+    type, (left, right, result) = FLOATS[step.types[0].dtype.name], matrices
     forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
     return (
         f"call void {function}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, i64 {k}, {type} 1.0, "
@@ -314,7 +313,7 @@ class SegmentEntry(Entry):
         for i, layout in enumerate(looked_at):
             self.look(i, layout, itemsizes[i])
         self.segment, start = segment, len(looked_at)
-        self.pointers = {n: self.elements(i) for i, n in enumerate((*segment.given, *segment.fresh), start)}
+        self.pointers = {n: self.elements(i) for i, n in enumerate((*segment.inputs, *segment.outputs), start)}
         if segment.places:
             if segment.size > STACK:
                 count = start + len(self.pointers)
@@ -331,9 +330,9 @@ class SegmentEntry(Entry):
             if isinstance(step, Product) and not step.stack:
                 self.product(step)
             elif not empty(step):
-                pointers = [self.pointers[n] for n in (*reads(step), *makes(step))]
+                pointers = [self.pointers[n] for n in (*step.inputs, *step.outputs)]
                 if isinstance(step, Product):
-                    pointers.insert(0, self.moved(self.addresses, 8 * _GEMM[step.type.dtype.name]))
+                    pointers.insert(0, self.moved(self.addresses, 8 * _GEMM[step.types[0].dtype.name]))
                 given = "".join(f", ptr {each}" for each in pointers)
                 self.do(f"call void @{names[id(step)]}(i64 0, i64 {count(step)}{given})")
         if thread:
@@ -342,14 +341,7 @@ class SegmentEntry(Entry):
 
     def product(self, step: Product) -> None:
         """A call of BLAS."""
-        size = step.type.dtype.itemsize
+        size = step.types[0].dtype.itemsize
         x, y = (self.moved(self.pointers[each.value], each.offset * size) for each in (step.left, step.right))
-        known = self.known(_GEMM[step.type.dtype.name])
-        self.do(f"{gemm(known, step, (x, y, self.pointers[step.result]))}")
-
-
-def weight(step: Run | Product, of_nest: Any) -> int:
-    """How long a step takes, in elements of a sum."""
-    if isinstance(step, Product):
-        return math.prod(step.sizes) * math.prod(step.stack) // (4 if step.stack else 8)  # small ones take longer
-    return int(of_nest(step.nest))
+        known = self.known(_GEMM[step.types[0].dtype.name])
+        self.do(f"{gemm(known, step, (x, y, self.pointers[step.outputs[0]]))}")
