@@ -87,8 +87,8 @@ def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]], layout
     held = np.array(addresses, "uint64").view(Addresses)
     held.library = library
     if "calls" not in PLAIN:
-        return callable_of(held, name, library.address(name))
-    code = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address(name))
+        return callable_of(held, name, library[name])
+    code = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library[name])
     start, expected = held.ctypes.data, [(*each, layout) for each, layout in zip(inputs, layouts, strict=False)]
 
     def call(*arguments: Any) -> Any:
@@ -204,7 +204,7 @@ def share(name: str, function: str, count: int, more: str = "") -> str:
 def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
     """A part as a function of Python, during which other threads run; `more` are types between."""
     arrays = [ctypes.c_void_p if "calls" in PLAIN else ctypes.py_object] * count
-    made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *arrays)(library.address(name))
+    made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *arrays)(library[name])
     if "calls" in PLAIN:
         code = made
 
@@ -217,8 +217,8 @@ def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
 
 def function_of_share(library: Any, name: str) -> Any:
     """A share as a function of Python, of a job's address and a number; its `address` is what jobs begin with."""
-    made: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address(name))
-    made.library, made.address = library, library.address(name)
+    made: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library[name])
+    made.library, made.address = library, library[name]
     return made
 
 

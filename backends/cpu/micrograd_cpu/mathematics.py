@@ -133,15 +133,10 @@ FURTHEST_NORMAL: Final = {"float": 18.0, "double": 53.0}
 """Where ``exp(-y**2 / 2)`` is no longer a product of two powers of 2 and a number near 1."""
 
 
-def _scaled_normal(coefficients: Sequence[float], factor: float) -> tuple[float, ...]:
-    """A polynomial in ``y / sqrt(2)``, by falling powers, as one in `y`, by rising powers, times a factor."""
-    return tuple(factor * c * 0.5 ** (n / 2) for n, c in enumerate(reversed(coefficients)))
-
-
-NORMAL: Final = {  # exp(y**2 / 2) times the standard normal distribution function of -y, for y >= 0, as a quotient
-    type: (_scaled_normal(above, 0.5), _scaled_normal(below, 1.0))
-    for type, (above, below) in {"float": TAIL["float32"], "double": TAIL["float64"]}.items()
-}
+NORMAL: Final = [  # of float32, exp(y**2 / 2) times the normal distribution function of -y, for y >= 0, as a quotient
+    [factor * c * 0.5 ** (n / 2) for n, c in enumerate(reversed(part))]
+    for factor, part in zip((0.5, 1.0), TAIL["float32"], strict=True)
+]
 QUARTER: Final = {  # pi / 2 in three parts, each the nearest number to what the ones before leave
     "float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
@@ -498,7 +493,7 @@ def _times_normal(c: Code, x: str, y: str) -> str:
         part = c.mul(c.mul(x, 0.5), part)
     else:  # which is quicker, and has enough digits
         n, q = _reduced(c, power, lost)
-        above, below = (c.in_pairs(size, square, each) for each in NORMAL[type])
+        above, below = (c.in_pairs(size, square, each) for each in NORMAL)
         reciprocal = c.div(1.0, below)
         part = c.mul(above, reciprocal)
         left = c.mul(c.fma(c.neg(part), below, above), reciprocal)
