@@ -15,6 +15,7 @@ have 64 bytes there are 32, for 8 channels. The weight is read where it lies, in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Final
 
@@ -88,17 +89,6 @@ class Code(Lines):
         before = self.read(total, self.vector)
         self.write(self.emit(f"fadd contract {self.vector} {before}, {product}"), total, self.vector)
 
-    def either(self, condition: str, body: Callable[[], None], otherwise: Callable[[], None]) -> None:
-        """One of two."""
-        self.blocks += 1
-        n = self.blocks
-        self.do(f"br i1 {condition}, label %yes{n}, label %no{n}")
-        for name, each in (("yes", body), ("no", otherwise)):
-            self.label(f"{name}{n}")
-            each()
-            self.do(f"br label %both{n}")
-        self.label(f"both{n}")
-
     def tiled(
         self, lengths: Sequence[str], sizes: Sequence[Sequence[int]], body: Callable[[list[str], list[str]], None]
     ) -> None:
@@ -156,25 +146,19 @@ def _copy(c: Code) -> str:
         target = c.place("%to", c.times(channel, "%to_channel"), c.times(counter, "%to_row"))
         source = c.place("%from", c.times(channel, "%from_channel"), c.times(counter, "%from_row"))
 
-        def runs() -> None:
-            begin = "0"
-            for count in (c.width, 4, 1):
+        def run(i: str, type: str) -> None:
+            c.write(c.read(c.place(source, i), type), c.place(target, i), type)
 
-                def run(i: str, type: str = f"<{count} x {c.type}>") -> None:
-                    c.write(c.read(c.place(source, i), type), c.place(target, i), type)
+        def one(i: str) -> None:
+            value = c.read(c.place(source, c.times(i, "%from_step")))
+            c.write(value, c.place(target, c.times(i, "%to_step")))
 
-                end = c.emit(f"and i64 %columns, {-count}")
-                c.loop(begin, end, run, count, SHORT)
-                begin = end
-
-        def steps() -> None:
-            def one(i: str) -> None:
-                value = c.read(c.place(source, c.times(i, "%from_step")))
-                c.write(value, c.place(target, c.times(i, "%to_step")))
-
-            c.loop("0", "%columns", one, 1, SHORT)
-
-        c.either(dense, runs, steps)
+        begin = "0"
+        for count in (c.width, 4):
+            end = c.emit(f"select i1 {dense}, i64 {c.emit(f'and i64 %columns, {-count}')}, i64 0")
+            c.loop(begin, end, partial(run, type=f"<{count} x {c.type}>"), count, SHORT)
+            begin = end
+        c.loop(begin, "%columns", one, 1, SHORT)
 
     c.loop("0", "%channels", lambda channel: c.loop("0", "%rows", lambda counter: row(channel, counter)))
     names = "to_channel to_row to_step from_channel from_row from_step channels rows columns".split()
