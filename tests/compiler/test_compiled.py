@@ -28,7 +28,7 @@ import generated
 pytest.importorskip("llvmlite")
 
 from micrograd_core.support import code_cache
-from micrograd_cpu import compiled, entries, objects, scalars, threads
+from micrograd_cpu import compiled, entries, objects, threads
 
 MANY = os.environ.get("MICROGRAD_EXHAUSTIVE", "0") not in ("", "0")
 ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -112,9 +112,9 @@ def test_casts_are_those_of_the_kernels(source: str) -> None:
 @pytest.mark.parametrize("converts", [True, False])
 def test_each_float16_is_widened_and_narrowed(converts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the processor has no instruction for it: all numbers there are, and those around half way."""
-    if converts and not scalars.converts_float16():
+    if converts and not compiled.converts_float16():
         pytest.skip("this processor has no such instruction")
-    monkeypatch.setattr(scalars, "converts_float16", lambda: converts)
+    monkeypatch.setattr(compiled, "converts_float16", lambda: converts)
     every = np.arange(1 << 16, dtype="uint16").view("float16")
     check(one("astype", TensorSpec(every.shape, DTYPES["float16"]), dtype=DTYPES["float32"]), [every], "wider")
     finite = every[np.isfinite(every)].astype("float32")

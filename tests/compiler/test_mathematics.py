@@ -54,7 +54,7 @@ done:
 """
     )
     library = objects.library(ir, ["run"])
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (count + 1), ctypes.c_int64)(library.address("run"))
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (count + 1), ctypes.c_int64)(library["run"])
 
     def call(*xs: Any) -> Any:
         arrays = [np.ascontiguousarray(x, DTYPES[type]) for x in xs]

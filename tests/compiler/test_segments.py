@@ -99,8 +99,8 @@ def test_a_program_of_products_and_nests_is_one_call() -> None:
     assert sum(isinstance(step, Call) for step in found.steps) == 4, "two transposes and two products"
     (segment,) = steps
     assert isinstance(segment, Segment)
-    assert segment.given == (0, 1, 2, 3)
-    assert len(segment.fresh) == 1
+    assert segment.inputs == (0, 1, 2, 3)
+    assert len(segment.outputs) == 1
     assert len(segment.places) == 2
     assert str(blas.TRANSPOSED) in "".join(map(str, segment.steps)) or any(
         each.left.transposed for each in segment.steps if not isinstance(each, Run)

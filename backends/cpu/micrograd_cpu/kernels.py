@@ -68,24 +68,9 @@ def _root(x: Any) -> Any:
     return np.add(root, 0.0)
 
 
-def real(x: Any) -> Any:
-    """NumPy's is a view."""
-    return x.real.copy()
-
-
-def imag(x: Any) -> Any:
-    """Likewise."""
-    return x.imag.copy()
-
-
-def expm1(x: Any) -> Any:
+def of_reals(ufunc: Any) -> Callable[[Any], Any]:
     """NumPy's misses special cases of complex numbers."""
-    return NotImplemented if x.dtype.kind == "c" else np.expm1(x)
-
-
-def tanh(x: Any) -> Any:
-    """Likewise."""
-    return NotImplemented if x.dtype.kind == "c" else np.tanh(x)
+    return lambda x: NotImplemented if x.dtype.kind == "c" else ufunc(x)
 
 
 def complex_(x: Any, y: Any) -> Any:
@@ -362,10 +347,14 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
         for name in STANDARD
         if operation(name).kind == "elementwise" and isinstance(getattr(np, name, None), np.ufunc)
     },
+    **{
+        name: getattr(np, name)
+        for name in "arange argmin argwhere count_nonzero exp2 isin repeat roll round searchsorted where".split()
+    },
     "pow": power,
+    "expm1": of_reals(np.expm1),
+    "tanh": of_reals(np.tanh),
     "complex": complex_,
-    "round": np.round,
-    "where": np.where,
     "sum": reduced(np.add, "sum"),
     "max": reduced(np.maximum, "max"),
     "min": reduced(np.minimum, "min"),
@@ -376,30 +365,22 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "prod": reduced(np.multiply, "prod"),
     "cumulative_sum": scan(np.add, 0),
     "cumulative_prod": scan(np.multiply, 1),
-    "argmin": lambda x, *, axis, keepdims: np.argmin(x, axis=axis, keepdims=keepdims),
-    "count_nonzero": lambda x, *, axis, keepdims: np.count_nonzero(x, axis=axis, keepdims=keepdims),
     "reshape": lambda x, *, shape: x.reshape(shape),
     "permute_dims": lambda x, *, axes: x.transpose(axes),
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
     "copy": lambda x: np.array(x, order="C", subok=True),
-    "arange": lambda stop, *, dtype: np.arange(stop, dtype=dtype),
-    "exp2": np.exp2,
-    "roll": lambda x, *, shift, axis: np.roll(x, shift, axis=axis),
-    "repeat": lambda x, *, repeats, axis: np.repeat(x, repeats, axis=axis),
     "index_add": index_update("index_add", np.add),
     "index_max": index_update("index_max", np.maximum),
     "index_min": index_update("index_min", np.minimum),
     "index_scale": index_update("index_multiply", np.multiply),
-    "argwhere": np.argwhere,
-    "searchsorted": lambda x, y, *, side: np.searchsorted(x, y, side=side),
-    "isin": lambda x, y, *, invert: np.isin(x, y, invert=invert),
     **named(
-        add_along_axis, argsort, astype, broadcast_to, clip, expm1, floor_divide, full, getitem, getitem_gradient, imag,
-        index_set, last_position, linear, linear_index, matmul, mean, one_hot, real, relu, relu_gradient, scalars,
-        scatter, sort, spread, take, take_along_axis, tanh,
+        add_along_axis, argsort, astype, broadcast_to, clip, floor_divide, full, getitem, getitem_gradient,
+        index_set, last_position, linear, linear_index, matmul, mean, one_hot, relu, relu_gradient, scalars,
+        scatter, sort, spread, take, take_along_axis,
     ),
     **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS}.items()},
     **RECURRENT,
     **random.KERNELS,
 }  # fmt: skip
 KERNELS.update(eager.kernels(KERNELS, COMPOSED))
+KERNELS.update({name: rounding_once(KERNELS[name]) for name in eager.ALWAYS if name in KERNELS})

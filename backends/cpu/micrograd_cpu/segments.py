@@ -42,23 +42,28 @@ class Matrix(NamedTuple):
 class Product(NamedTuple):
     """``result = left @ right``, with the sizes m, n, k; of each pair in a `stack`, whose axes have these lengths."""
 
-    result: int
-    type: TensorSpec
+    outputs: tuple[int]
+    types: tuple[TensorSpec]
     left: Matrix
     right: Matrix
     sizes: tuple[int, int, int]
     stack: tuple[int, ...] = ()
 
+    @property
+    def inputs(self) -> tuple[int, int]:
+        """The values that it takes."""
+        return self.left.value, self.right.value
+
 
 class Segment(NamedTuple):
-    """Steps that are one call. It takes the arrays of the values `given`, `fresh` ones for its results, the arena.
+    """Steps that are one call. It takes the arrays of its inputs, fresh ones for its outputs, and the arena.
 
     `types` are those of its results; `places` says where in the arena, of `size` bytes, values are.
     """
 
     steps: tuple[Run | Product, ...]
-    given: tuple[int, ...]
-    fresh: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
     types: tuple[TensorSpec, ...]
     places: dict[int, int]
     size: int
@@ -139,8 +144,8 @@ def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, T
     if x_matrix is None or y_matrix is None:
         return None
     return Product(
-        step.results[0],
-        made,
+        (step.results[0],),
+        (made,),
         x_matrix,
         y_matrix,
         (m, n, k),
@@ -157,29 +162,14 @@ def _matrix(base: int, layout: Layout, jumps: tuple[int, ...]) -> Matrix | None:
     return None
 
 
-def reads(step: Call | Run | Product | Segment) -> tuple[int, ...]:
+def reads(step: Step) -> tuple[int, ...]:
     """The values that a step takes."""
-    if isinstance(step, Run):
-        return step.inputs
-    if isinstance(step, Product):
-        return step.left.value, step.right.value
-    if isinstance(step, Segment):
-        return step.given
-    return tuple([x.number for x in step.operands if isinstance(x, Ref)])
+    return tuple([x.number for x in step.operands if isinstance(x, Ref)]) if isinstance(step, Call) else step.inputs
 
 
-def makes(step: Call | Run | Product | Segment) -> tuple[int, ...]:
+def makes(step: Step) -> tuple[int, ...]:
     """The values that a step gives."""
-    if isinstance(step, Product):
-        return (step.result,)
-    if isinstance(step, Segment):
-        return step.fresh
-    return step.outputs if isinstance(step, Run) else step.results
-
-
-def types_of(step: Call | Run | Product | Segment) -> tuple[TensorSpec, ...]:
-    """Shapes and dtypes of the values that a step gives."""
-    return (step.type,) if isinstance(step, Product) else step.types
+    return step.results if isinstance(step, Call) else step.outputs
 
 
 def _without_views(
@@ -217,7 +207,7 @@ def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[
 
 def _segment(steps: Sequence[Run | Product], wanted: set[int]) -> Segment:
     """Steps in a row as one, of whose results others want some."""
-    types = {n: type for step in steps for n, type in zip(makes(step), types_of(step), strict=True)}
+    types = {n: type for step in steps for n, type in zip(makes(step), step.types, strict=True)}
     given = tuple(dict.fromkeys(n for step in steps for n in reads(step) if n not in types))
     last = {n: i for i, step in enumerate(steps) for n in (*makes(step), *reads(step))}
     places: dict[int, int] = {}
@@ -254,7 +244,7 @@ def count(step: Run | Product) -> int:
 
 def empty(step: Run | Product) -> bool:
     """Whether a step has nothing to do."""
-    return not count(step) or all(math.prod(x.shape) == 0 for x in types_of(step))
+    return not count(step) or all(math.prod(x.shape) == 0 for x in step.types)
 
 
-__all__ = ["Product", "Segment", "count", "empty", "makes", "reads", "segments", "types_of"]
+__all__ = ["Product", "Segment", "count", "empty", "makes", "reads", "segments"]

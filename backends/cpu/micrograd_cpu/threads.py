@@ -83,8 +83,8 @@ class Slots:
         self.states[::WORDS] = [ASLEEP] * SLOTS
         text = source("helpers", asleep=ASLEEP, other=~ASLEEP, words=WORDS, turns=TURNS, pause=PAUSE)
         self.held = library(text, ["serve", "lead"])
-        self.serve: Any = ctypes.CFUNCTYPE(None, pointer, integer)(self.held.address("serve"))
-        self.lead: Any = ctypes.CFUNCTYPE(None, pointer, integer, pointer)(self.held.address("lead"))
+        self.serve: Any = ctypes.CFUNCTYPE(None, pointer, integer)(self.held["serve"])
+        self.lead: Any = ctypes.CFUNCTYPE(None, pointer, integer, pointer)(self.held["lead"])
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))  # helpers look at it until the process is gone
 
 
