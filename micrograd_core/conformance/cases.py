@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.conformance.forms import TWICE, changed
@@ -16,6 +17,7 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
+from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.support.context import at_hand
 
@@ -58,6 +60,25 @@ def download(x: Tensor) -> Any:
 
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
 
+
+class Definitions:
+    """NumPy's namespace; what it lacks is composed of its functions, as the op table says."""
+
+    kernels = Kernels(ArrayAPIBackend(np, "numpy:0"))
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(np, name):
+            return getattr(np, name)
+        parameters, function = TABLE[name].parameters, getattr(self.kernels, name)
+
+        def definition(*arrays: Any, **params: Any) -> Any:
+            return function(*arrays, **(parameters(*arrays, **params) if parameters else params))
+
+        return definition
+
+
+DEFINITIONS = Definitions()
+"""What the references of records compute with."""
 WIDEST = {"float64", "complex128"}
 """Dtypes of a device in which gradients go through every layout."""
 WIDE = {"complex128": "complex128", "complex64": "complex128"}
@@ -165,7 +186,7 @@ class Case(NamedTuple):
         return self.call([symmetric(x) if kind == "symmetric" else x for x, kind in zip(operands, kinds, strict=True)])
 
     def expected(self, dtype: str = "") -> Any:
-        """NumPy's answer, computed in float64 (or in `dtype`) where the case is floating."""
+        """What NumPy's functions give, computed in float64 (or in `dtype`) where the case is floating."""
         if dtype and self.op.cast is not None:
             dtype = self.op.cast(DTYPES[dtype]).name
         arrays = [
@@ -179,7 +200,7 @@ class Case(NamedTuple):
 
     def define(self, arrays: list[Any]) -> Any:
         """The operation's definition of NumPy arrays; of several results, what is determined about them."""
-        result = self.op.reference(np, *arrays, **self.sample.params)
+        result = self.op.reference(DEFINITIONS, *arrays, **self.sample.params)
         return np.asarray(result if self.op.observe is None else self.op.observe(np, *result))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.network.softmax import attention_weights_reference
 from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls, in_float32, is_scalar
 from micrograd_core.ops.tangents import linear
@@ -63,12 +62,6 @@ def _embedding_gradient(k: Table, g: Handle, indices: Handle, *, num_embeddings:
     return k.sum(received, axis=tuple(range(ndim)), keepdims=False)
 
 
-def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
-    out = np.zeros((num_embeddings, g.shape[-1]))
-    np.add.at(out, indices, g)
-    return out
-
-
 # ── attention ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -106,13 +99,6 @@ def _attention(k: Table, query: Handle, key: Any, value: Handle, mask: Any, *, i
     return k.matmul(k.attention_weights(scores, mask, is_causal=is_causal), value)
 
 
-def _attention_reference(
-    np: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool = False, scale: float | None = None
-) -> Any:
-    scores = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    return attention_weights_reference(np, scores, mask, is_causal) @ value
-
-
 _INDICES = Array((2, 3), 0, 4, "int64")
 
 OPS = calls(
@@ -129,7 +115,6 @@ OPS = calls(
             Sample(Array((), 0, 4, "int32"), Array((4, 2))),
             Sample(Array((0,), 0, 4, "int64"), Array((4, 2))),
         ),
-        reference=lambda np, indices, weight: weight[indices],
     ),
     Op(
         "embedding_gradient",
@@ -143,7 +128,6 @@ OPS = calls(
             Sample(Array((2, 3, 2)), _INDICES, num_embeddings=4),
             Sample(Array((0, 2)), Array((0,), 0, 4, "int64"), num_embeddings=3),
         ),
-        reference=_embedding_gradient_reference,
     ),
     Op(
         "scaled_dot_product_attention",
@@ -159,6 +143,5 @@ OPS = calls(
             Sample(Array((2, 3, 2)), Array((2, 2)), Array((2, 2, 1)), Array((3, 2), dtype="bool")),
             Sample(Array((3, 2)), Array((2, 2)), Array((2, 3)), Array((3, 2))),
         ),
-        reference=_attention_reference,
     ),
 )

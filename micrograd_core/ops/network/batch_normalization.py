@@ -9,16 +9,7 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.normalization import (
-    _IN_FLOAT32,
-    GRADIENTS,
-    NormGradients,
-    _centred,
-    _normalized,
-    _standardize_gradient_reference,
-    _weight_gradient_reference,
-    scaled_tangent,
-)
+from micrograd_core.ops.network.normalization import _IN_FLOAT32, GRADIENTS, NormGradients, _centred, scaled_tangent
 from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar, nest, plus, times, zero_rule
 from micrograd_core.ops.tangents import total
@@ -186,23 +177,6 @@ def _batch_norm_tangent(
     return scaled_tangent(k, by_x, by_channel(k, weight, ndim), dw, normalized, db)
 
 
-def _batch_norm_reference(
-    np: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: bool = False, eps: float = 1e-5
-) -> Any:
-    mean, var, weight, bias = (np.reshape(each, (-1, *(1,) * (x.ndim - 2))) for each in (mean, var, weight, bias))
-    if training:
-        return _normalized(np, x, (0, *range(2, x.ndim)), eps) * weight + bias
-    return (x - mean) / np.sqrt(var + eps) * weight + bias
-
-
-def _batch_norm_gradients_reference(np: Any, g: Any, x: Any, weight: Any, eps: float = 1e-5) -> Any:
-    axis = (0, *range(2, x.ndim))
-    by_weight = _weight_gradient_reference(np, g * _normalized(np, x, axis, eps), 1)
-    weight = np.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
-    by_x = _standardize_gradient_reference(np, g, x, 1.0, axis=axis, eps=eps) * weight
-    return by_x, by_weight, _weight_gradient_reference(np, g, 1)
-
-
 OPS = (
     _IN_FLOAT32(
         "batch_norm",
@@ -222,7 +196,6 @@ OPS = (
             Sample(Array((2, 2, 2, 1)), Array((2,)), Array((2,), 0.5), 1.0, 0.0),
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,)), training=True, eps=1e-2),
         ),
-        reference=_batch_norm_reference,
     ),
     nest(
         "batch_norm_gradient",
@@ -233,18 +206,12 @@ OPS = (
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
             Sample(Array((3, 2, 2)), Array((3, 2, 2)), 1.0, eps=1e-2),
         ),
-        reference=lambda np, g, x, weight=1.0, eps=1e-5: _standardize_gradient_reference(
-            np, g, x, np.reshape(weight, (-1, *(1,) * (x.ndim - 2))), (0, *range(2, x.ndim)), eps
-        ),
     ),
     nest(
         "batch_norm_weight_gradient",
         parameters=_batch_norm_weight_gradient_parameters,
         compose=_batch_norm_weight_gradient,
         samples=(Sample(Array((3, 2)), Array((3, 2)), eps=1e-2), Sample(Array((3, 2, 2)), Array((3, 2, 2)), eps=1e-2)),
-        reference=lambda np, g, x, eps=1e-5: _weight_gradient_reference(
-            np, g * _normalized(np, x, (0, *range(2, x.ndim)), eps), 1
-        ),
     ),
     GRADIENTS(
         "batch_norm_gradients",
@@ -254,6 +221,5 @@ OPS = (
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
             Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((2,)), eps=1e-2),
         ),
-        reference=_batch_norm_gradients_reference,
     ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.patches import AXES, lengths_of, patches_reference, per_axis, transposed, windows_of
+from micrograd_core.ops.network.patches import AXES, lengths_of, per_axis, windows_of
 from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import by_channel, calls, in_float32, network, plus
 from micrograd_core.ops.tangents import affine, product
@@ -179,50 +179,6 @@ def _missing(size: Shape, lengths: Shape, kernel: Shape, **windows: Shape) -> Sh
     return tuple(n - m for n, m in zip(size, least, strict=True))
 
 
-def _conv_reference(
-    np: Any, x: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-) -> Any:
-    """Element by element, from the definition."""
-    patches = patches_reference(np, x, weight.shape[2:], stride, padding, dilation)
-    rank = x.ndim - 2
-    out = np.empty((x.shape[0], weight.shape[0], *patches.shape[2 + rank :]))
-    inputs, outputs = weight.shape[1], weight.shape[0] // groups
-    for o in range(weight.shape[0]):
-        seen = patches[:, o // outputs * inputs : (o // outputs + 1) * inputs]
-        out[:, o] = np.einsum(
-            seen, [0, *range(1, seen.ndim)], weight[o], range(1, rank + 2), [0, *range(rank + 2, seen.ndim)]
-        )
-    return out + np.reshape(bias, (-1,) + (1,) * rank)
-
-
-def _transpose_reference(
-    np: Any, x: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
-) -> Any:  # fmt: skip
-    """Each element of the input sends the weight, times itself, to where it lies."""
-    rank = x.ndim - 2
-    kernel = np.array(weight.shape[2:])
-    stride, padding, more, dilation = (np.broadcast_to(v, (rank,)) for v in (stride, padding, output_padding, dilation))
-    reach = (np.array(x.shape[2:]) - 1) * stride + dilation * (kernel - 1) + 1
-    inputs, outputs = weight.shape[0] // groups, weight.shape[1]
-    full = np.zeros((x.shape[0], outputs * groups, *(reach + more)))
-    for i in range(weight.shape[0]):
-        channels = slice(i // inputs * outputs, (i // inputs + 1) * outputs)
-        for position in np.ndindex(*x.shape[2:]):
-            for offset in np.ndindex(*kernel):
-                at = (slice(None), channels, *(stride * position + dilation * offset))
-                full[at] += np.outer(x[(slice(None), i, *position)], weight[(i, slice(None), *offset)])
-    inside = tuple(slice(p, n - p) for p, n in zip(padding, full.shape[2:], strict=True))
-    return full[(slice(None), slice(None), *inside)] + np.reshape(bias, (-1,) + (1,) * rank)
-
-
-def _weight_reference(
-    np: Any, g: Any, x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-) -> Any:
-    shape = (g.shape[1], x.shape[1] // groups, *np.broadcast_to(kernel_size, (x.ndim - 2,)))
-    return transposed(np, lambda w: _conv_reference(np, x, w, 0.0, stride, padding, dilation, groups), shape, g)
-
-
 def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     """Convolution, transpose, and gradient by the weight, over `rank` spatial axes; `fewer` samples, one for each."""
     conv, transpose, by_weight = f"conv{rank}d", f"conv_transpose{rank}d", f"conv{rank}d_weight_gradient"
@@ -280,7 +236,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(x, grouped, 0.0, groups=2, **bigger),
                 Sample(Array((1, 2, *shape(3, 6))), Array((1, 2, *shape(2, 2))), 0.0, dilation=2, stride=3),
             ),
-            reference=_conv_reference,
         ),
         network(
             transpose,
@@ -299,7 +254,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(Array((1, 2, *shape(2, 2))), grouped, 0.0, groups=2, output_padding=1, **bigger),
                 Sample(Array((1, 2, *shape(2, 3))), Array((2, 1, *shape(2, 2))), 0.0, dilation=2),
             ),
-            reference=_transpose_reference,
         ),
         network(
             by_weight,
@@ -314,7 +268,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(Array((2, 1, *shape(2, 3))), Array((2, 2, *shape(3, 4))), kernel_size=shape(2, 2)),
                 Sample(Array((1, 2, *shape(2, 3))), Array((1, 2, *shape(3, 4))), kernel_size=2, groups=2, **bigger),
             ),
-            reference=_weight_reference,
         ),
     )
 

@@ -157,20 +157,6 @@ def _along_parameters(name: str) -> Callable[..., dict[str, Any]]:
     return parameters
 
 
-def _along_reference(transposed: bool) -> Callable[..., Any]:
-    def reference(
-        np: Any, x: Any, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
-        align_corners: bool = False, antialias: bool = False,
-    ) -> Any:  # fmt: skip
-        matrix = np.zeros((count, length))
-        for i, each in enumerate(MODES[mode][1](length, count, scale, align_corners)):
-            for place, weight in each:
-                matrix[i, place] += weight
-        return np.moveaxis(np.moveaxis(x, axis, -1) @ (matrix if transposed else matrix.T), -1, axis)
-
-    return reference
-
-
 # ── images ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -225,14 +211,6 @@ def _interpolate(k: Table, x: Handle, *, size: Shape, scales: Sequence[float], m
     return x
 
 
-def _interpolate_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
-    given = _interpolate_parameters(x, *args, **params)
-    along = _along_reference(False)
-    for axis, (count, scale) in enumerate(zip(given["size"], given["scales"], strict=True), 2):
-        x = along(np, x, axis, x.shape[axis], count, given["mode"], scale, given["align_corners"])
-    return x
-
-
 def sizes_of(name: str, x: Any, output_size: Any) -> Shape:
     """The lengths of the spatial axes of a result; ``None`` stands for that of the input."""
     spatial = tuple(x.shape[2:])
@@ -278,13 +256,6 @@ def _affine_grid(k: Table, theta: Handle, *, size: Shape, align_corners: bool) -
     columns.append(k.full(shape=lengths, fill_value=1, dtype=dtype))
     base = k.reshape(k.stack(*columns, axis=rank), shape=(1, math.prod(lengths), rank + 1))
     return k.reshape(k.matmul(base, k.permute_dims(theta, axes=(0, 2, 1))), shape=(size[0], *lengths, rank))
-
-
-def _affine_reference(np: Any, theta: Any, size: Any, align_corners: Any = None) -> Any:
-    lengths = size[2:]
-    axes = [(2 * np.arange(n) - n + 1) / (max(n - 1, 1) if align_corners else n) for n in lengths]
-    places = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], axis=-1)
-    return np.einsum("...j,bij->b...i", places, theta)
 
 
 PADDINGS: Final = ("zeros", "border", "reflection")
@@ -382,25 +353,6 @@ def _grid_sample(k: Table, x: Handle, grid: Handle, *, mode: str, padding_mode: 
     return total
 
 
-def _grid_reference(
-    np: Any, x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
-) -> Any:
-    """Of the modes 'bilinear' and 'nearest', with zeros or the border outside, place by place."""
-    out = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
-    for place in np.ndindex(grid.shape[0], *grid.shape[1:-1]):
-        at = []
-        for n, share in zip(x.shape[2:], grid[place][::-1], strict=True):
-            where = (share + 1) * (n - 1) / 2 if align_corners else ((share + 1) * n - 1) / 2
-            at.append(np.clip(where, 0, n - 1) if padding_mode == "border" else where)
-        low = np.rint(at) if mode == "nearest" else np.floor(at)
-        for corner in product((0,) if mode == "nearest" else (0, 1), repeat=len(at)):
-            seen = [int(each) for each in low + corner]
-            weight = 1.0 if mode == "nearest" else np.prod(1 - np.abs(np.array(at) - seen))
-            if all(0 <= i < n for i, n in zip(seen, x.shape[2:], strict=True)):
-                out[(place[0], slice(None), *place[1:])] += weight * x[(place[0], slice(None), *seen)]
-    return out
-
-
 OPS = (
     network(
         "resample",
@@ -412,7 +364,6 @@ OPS = (
         gradient=(lambda k, g, out, x, **params: k.resample_gradient(g, **params),),
         compose=_along(False),
         samples=(Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),),
-        reference=_along_reference(False),
     ),
     network(
         "resample_gradient",
@@ -423,7 +374,6 @@ OPS = (
         gradient=(lambda k, g, out, x, **params: k.resample(g, **params),),
         compose=_along(True),
         samples=(Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6),),
-        reference=_along_reference(True),
     ),
     network(
         "interpolate",
@@ -436,7 +386,6 @@ OPS = (
             Sample(Array((1, 1, 3)), scale_factor=1.7),
             Sample(Array((1, 1, 3, 2)), size=4, mode="bicubic", align_corners=True),
         ),
-        reference=_interpolate_reference,
     ),
     network(
         "adaptive_avg_pool",
@@ -445,7 +394,6 @@ OPS = (
         shape=lambda x, *, size: (*x.shape[:2], *size),
         compose=_adaptive_avg_pool,
         samples=(Sample(Array((1, 2, 3, 4)), output_size=(2, None)), Sample(Array((1, 1, 5)), output_size=3)),
-        reference=lambda np, x, output_size: _interpolate_reference(np, x, sizes_of("", x, output_size), mode="area"),
     ),
     network(
         "affine_grid",
@@ -456,7 +404,6 @@ OPS = (
             Sample(Array((2, 2, 3)), size=(2, 1, 2, 3)),
             Sample(Array((1, 3, 4)), size=(1, 1, 2, 1, 2), align_corners=True),
         ),
-        reference=_affine_reference,
     ),
     network(
         "grid_sample",
@@ -466,6 +413,5 @@ OPS = (
             Sample(Array((1, 2, 2, 3)), Array((1, 2, 1, 2), -1.2, 1.2)),
             Sample(Array((1, 1, 3, 2)), Array((1, 1, 2, 2), -1.2, 1.2), padding_mode="border", align_corners=True),
         ),
-        reference=_grid_reference,
     ),
 )
