@@ -215,8 +215,8 @@ class Op:
         A rule, or those at these positions, may return its cotangent, or a view of it, rather than fresh memory.
     samples : sequence of Sample
     reference : function
-        ``(np, *arrays, **params)``: the definition in NumPy of an elementwise operation, or of what NumPy calls
-        differently. Left out: ``np.<name>``, or that of the extension; else the composition of NumPy's functions.
+        ``(np, *arrays, **params)``: the definition in NumPy, of what NumPy calls differently. Left out: ``np.<name>``,
+        or that of the extension. What NumPy lacks `np` composes of its functions, as the composition says.
     """
 
     __slots__ = (

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-DEFINITIONS = {"tanh_gradient": lambda np, g, t: g * (1 - t * t)}
+DEFINITIONS = {"sigmoid": lambda np, x: 1 / (1 + np.exp(-x)), "tanh_gradient": lambda np, g, t: g * (1 - t * t)}
