@@ -129,11 +129,24 @@ def _sentences(function: Any) -> str:
     return " ".join((function.__doc__ or "").partition("Parameters\n")[0].split())
 
 
-def _taken(compose: Any) -> int:
-    """How many operands a composition takes, after the table of kernels."""
+def _unwrapped(compose: Any) -> Any:
+    """The function itself of a composition."""
     while hasattr(compose, "__wrapped__"):
         compose = compose.__wrapped__
-    return 1 if compose is None else compose.__code__.co_argcount - 1
+    return compose
+
+
+def _as_they_are(compose: Any) -> Callable[..., dict[str, Any]] | None:
+    """The parameters of an operation that gradient rules call, who give them as kernels receive them."""
+    code, types = compose.__code__, compose.__annotations__
+    operands, names = code.co_varnames[1 : code.co_argcount], code.co_varnames[code.co_argcount :]
+    names = names[: code.co_kwonlyargcount]
+    if not operands or not names:
+        return None
+    given = ", ".join(f"{name}=float({name})" if types.get(name) == "float" else f"{name}={name}" for name in names)
+    made: Callable[..., dict[str, Any]] = eval(f"lambda {', '.join(operands)}, /, *, {', '.join(names)}: dict({given})")
+    made.__annotations__ = dict.fromkeys((*operands, *names), "Any")
+    return made
 
 
 class Op:
@@ -175,6 +188,7 @@ class Op:
         The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
     parameters : function or None
         ``(*operands, **as called) -> dict`` of validated, canonical kernel parameters. Its signature is the public one.
+        Left out: those of the composition, as they are, of an operation that gradient rules alone call.
     check : function or None
         ``(name, *shapes, **params)``: raises the sentence that explains why shapes do not fit. Called when a kernel has
         already refused, so that it costs nothing otherwise.
@@ -262,10 +276,14 @@ class Op:
         reference: Callable[..., Any] | None = None,
     ) -> None:
         self.name, self.doc = name, doc or _sentences(parameters)
-        self.operands = _taken(compose) if operands is None else operands
+        own = _unwrapped(compose)
+        taken = 1 if own is None else own.__code__.co_argcount - 1
+        self.operands = taken if operands is None else operands
+        if parameters is None and own is not None and self.operands:
+            parameters = _as_they_are(own)
         self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
         self.optional, self.parameters, self.check = optional, parameters, check
-        if parameters is not None and "<locals>" in parameters.__qualname__:
+        if parameters is not None and "<l" in parameters.__qualname__:
             parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.gradient, self.tangent, self.compose = gradient, tangent, compose
         self.differentiable = not isinstance(gradient, str)

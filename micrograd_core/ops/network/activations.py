@@ -218,11 +218,6 @@ def _gelu_parameters(x: Any, /, *, approximate: str = "none") -> dict[str, Any]:
     return {"approximate": approximate}
 
 
-def _gelu_gradient_parameters(g: Any, x: Any, /, *, approximate: str = "none") -> dict[str, Any]:
-    """``x1`` times the derivative of `gelu` at ``x2``."""
-    return _gelu_parameters(x, approximate=approximate)
-
-
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -307,9 +302,9 @@ OPS = (
     ),
     nest(
         "gelu_gradient",
-        parameters=_gelu_gradient_parameters,
+        "``x1`` times the derivative of `gelu` at ``x2``.",
         compose=_gelu_gradient,
-        samples=(Sample(Array((2, 3)), Array((2, 3))), Sample(Array((2, 3)), Array((2, 3)), approximate="tanh")),
+        samples=tuple(Sample(Array((2, 3)), Array((2, 3)), approximate=each) for each in ("none", "tanh")),
     ),
     _ELEMENTWISE(
         "silu",

@@ -35,18 +35,6 @@ def _batch_norm_parameters(
     return {"training": bool(training), "eps": float(eps)}
 
 
-def _batch_norm_gradient_parameters(g: Any, x: Any, /, weight: Any = None, *, eps: float = 1e-5) -> dict[str, Any]:
-    """The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``."""
-    _batch_norm_parameters(x, None, None, weight)  # which looks at the shapes
-    return {"eps": float(eps)}
-
-
-def _batch_norm_weight_gradient_parameters(g: Any, x: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
-    """The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``."""
-    _batch_norm_parameters(x)  # which looks at the shape
-    return {"eps": float(eps)}
-
-
 def _but_channels(x: Any) -> Shape:
     return (0, *range(2, len(x.shape)))
 
@@ -137,15 +125,6 @@ def _batch_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, eps: float) -
     return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
 
 
-def _batch_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
-    """The vector-Jacobian products of `batch_norm` in training by its input, weight and bias, with ``x1``.
-
-    ``x2`` is its input, ``x3`` its weight.
-    """
-    _batch_norm_parameters(x, weight=weight)
-    return {"eps": float(eps)}
-
-
 def _batch_norm_gradients(k: Table, g: Handle, x: Handle, weight: Handle, *, eps: float) -> NormGradients:
     return NormGradients(
         _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
@@ -199,8 +178,8 @@ OPS = (
     ),
     nest(
         "batch_norm_gradient",
+        "The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``.",
         optional=(1.0,),
-        parameters=_batch_norm_gradient_parameters,
         compose=_batch_norm_gradient,
         samples=(
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
@@ -209,13 +188,14 @@ OPS = (
     ),
     nest(
         "batch_norm_weight_gradient",
-        parameters=_batch_norm_weight_gradient_parameters,
+        "The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``.",
         compose=_batch_norm_weight_gradient,
         samples=(Sample(Array((3, 2)), Array((3, 2)), eps=1e-2), Sample(Array((3, 2, 2)), Array((3, 2, 2)), eps=1e-2)),
     ),
     GRADIENTS(
         "batch_norm_gradients",
-        parameters=_batch_norm_gradients_parameters,
+        "The vector-Jacobian products of `batch_norm` in training at ``x2`` by input, weight ``x3`` and bias, with "
+        "``x1``.",
         compose=_batch_norm_gradients,
         samples=(
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),

@@ -13,7 +13,8 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.patches import AXES, lengths_of, per_axis, windows_of
+from micrograd_core.ops.core.matmul import transposed
+from micrograd_core.ops.network.patches import AXES, per_axis, windows_of
 from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import by_channel, calls, in_float32, network, plus
 from micrograd_core.ops.tangents import affine, product
@@ -105,13 +106,7 @@ def _weight_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
     def parameters(
         g: Any, x: Any, /, *, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
     ) -> dict[str, Any]:
-        windows = windows_of(op, x, kernel_size, stride, padding, dilation, rank)
-        lengths = lengths_of(
-            op, x.shape[2:], *(windows[name] for name in ("kernel_size", "stride", "padding", "dilation"))
-        )
-        if g.shape[:1] + g.shape[2:] != x.shape[:1] + lengths:
-            raise ShapeError(f"{op}: a cotangent of shape {g.shape} does not fit an input of shape {x.shape}")
-        return {**windows, "groups": index(groups)}
+        return {**windows_of(op, x, kernel_size, stride, padding, dilation, rank), "groups": index(groups)}
 
     return parameters
 
@@ -125,11 +120,6 @@ def _grouped(k: Table, weight: Handle, groups: int) -> Handle:
     """A weight as one matrix for each group."""
     rows = weight.shape[0] // groups
     return k.reshape(weight, shape=(groups, rows, math.prod(weight.shape[1:])))
-
-
-def _transposed(k: Table, x: Handle) -> Handle:
-    ndim = len(x.shape)
-    return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
 @in_float32
@@ -149,7 +139,7 @@ def _conv_transpose(
     """Each group's transposed weight times its input gives patches, which are added up."""
     kernel = weight.shape[2:]
     size = transposed_size(x.shape[2:], kernel, output_padding=output_padding, **windows)
-    columns = k.matmul(_transposed(k, _grouped(k, weight, groups)), _rows(k, x, groups, math.prod(x.shape[2:])))
+    columns = k.matmul(transposed(k, _grouped(k, weight, groups)), _rows(k, x, groups, math.prod(x.shape[2:])))
     patches = k.reshape(columns, shape=(x.shape[0], weight.shape[1] * groups, *kernel, *x.shape[2:]))
     out = k.patches_gradient(patches, size=size, kernel_size=kernel, **windows)
     return plus(k, out, by_channel(k, bias, len(out.shape)))
@@ -160,7 +150,7 @@ def _conv_weight(k: Table, g: Handle, x: Handle, *, groups: int, **windows: Any)
     """Each group's cotangent times its transposed patches, summed over the batch."""
     count = math.prod(g.shape[2:])
     columns = _rows(k, k.patches(x, fill=0.0, **windows), groups, count)
-    products = k.matmul(_rows(k, g, groups, count), _transposed(k, columns))
+    products = k.matmul(_rows(k, g, groups, count), transposed(k, columns))
     shape = (g.shape[1], x.shape[1] // groups, *windows["kernel_size"])
     return k.reshape(k.sum(products, axis=(0,), keepdims=False), shape=shape)
 

@@ -5,7 +5,7 @@ Where a line breaks, the gradient is that of the flatter side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.network.softmax import along_one
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import arrays, cut, horner, in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
@@ -95,27 +95,19 @@ def _softplus_rule(k: Table, g: Handle, out: Handle, x: Handle, *, beta: float, 
 
 
 def _continued_fraction(depth: int) -> tuple[list[float], list[float]]:
-    """Numerator and denominator of ``1 / (3 + z / (5 + z / (7 + …)))``, by falling powers; none is negative."""
+    """Numerator and denominator of ``1 / (3 + z / (5 + z / (7 + …)))``, by rising powers; none is negative."""
     above, below = [1], [2 * depth + 1]
     for odd in range(2 * depth - 1, 1, -2):  # 1 / (odd + z a / b) = b / (odd b + z a)
         shifted = [0, *above]
         longer = [odd * c for c in below] + [0] * (len(shifted) - len(below))
         above, below = below, [a + b for a, b in zip(longer, shifted, strict=True)]
-    return [float(c) / below[0] for c in reversed(above)], [float(c) / below[0] for c in reversed(below)]
+    return [c / below[0] for c in above], [c / below[0] for c in below]
 
 
 ABOVE, _BELOW = _continued_fraction(11)
-BOTH = [a + b for a, b in zip([*ABOVE, 0.0], [0.0, *_BELOW], strict=True)]
+BOTH = [a + b for a, b in zip([0.0, *ABOVE], [*_BELOW, 0.0], strict=True)]
 """With Lambert's fraction (DLMF 4.39.1), ``tanh(x) = x / (1 + z / (3 + …))`` and ``z = x**2``, the difference to `x` is
 ``x z ABOVE / BOTH``: without cancellation, and to 1.5 with the digits of float64."""
-
-
-def _horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
-    first, *rest = coefficients
-    total: Any = first
-    for each in rest:
-        total = k.add(k.multiply(x, total), each)
-    return total
 
 
 @in_float32
@@ -123,7 +115,7 @@ def _tanhshrink(k: Table, x: Handle) -> Handle:
     near = k.less(k.abs(x), 1.5)
     y = k.where(near, x, 0)
     z = k.square(y)
-    around = k.multiply(k.multiply(y, z), k.divide(_horner(k, z, ABOVE), _horner(k, z, BOTH)))
+    around = k.multiply(k.multiply(y, z), k.divide(horner(k, z, ABOVE), horner(k, z, BOTH)))
     return k.where(near, around, k.subtract(x, k.tanh(x)))
 
 

@@ -16,7 +16,7 @@ from micrograd_core.ops.batching import sequences
 from micrograd_core.ops.network import sequences as calls
 from micrograd_core.ops.network.sequences import ALL, order
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import is_scalar
+from micrograd_core.ops.shared import cut, is_scalar
 from micrograd_core.ops.tangents import total
 
 
@@ -78,7 +78,7 @@ def _at(k: Table, x: Operand, step: int) -> Any:
 def _block(k: Table, x: Handle, start: int, stop: int, count: int) -> Handle:
     """Some of the blocks of equal length that the last axis is made of."""
     length = x.shape[-1] // count
-    return k.getitem(x, key=(*(slice(0, n, 1) for n in x.shape[:-1]), slice(start * length, stop * length, 1)))
+    return cut(k, x, len(x.shape) - 1, start * length, stop * length)
 
 
 def _blocks(k: Table, x: Operand, count: int) -> list[Any]:
@@ -151,12 +151,10 @@ def _scan_back(
 
 def _earlier(k: Table, states: Handle, initial: Handle, reverse: bool) -> Handle:
     """The state before each step."""
-    steps = states.shape[0]
-    rest = [slice(0, n, 1) for n in states.shape[1:]]
-    first = k.expand_dims(initial, axis=(0,))
+    steps, first = states.shape[0], k.expand_dims(initial, axis=(0,))
     if reverse:
-        return k.concat(k.getitem(states, key=(slice(1, steps, 1), *rest)), first, axis=0)
-    return k.concat(first, k.getitem(states, key=(slice(0, steps - 1, 1), *rest)), axis=0)
+        return k.concat(cut(k, states, 0, 1, steps), first, axis=0)
+    return k.concat(first, cut(k, states, 0, 0, steps - 1), axis=0)
 
 
 def _weight_gradient(k: Table, g: Handle, states: Handle, initial: Handle, reverse: bool) -> Handle:
@@ -357,11 +355,11 @@ OPS = (
         "rnn_gradient",
         RNNGradient,
         _rnn_gradient,
-        parameters=calls.rnn_gradient_parameters,
+        doc="The vector-Jacobian product of `rnn`: from the cotangents of its results, and what it kept.",
         shape=_gradient_shapes(3, 2, (1, 0)),
         samples=(
-            Sample(_TRIPLE, 0.0, _TRIPLE, _FIRST, ALL),
-            Sample(_TRIPLE, _TRIPLE, _TRIPLE, _FIRST, _LENGTHS, reverse=True),
+            Sample(_TRIPLE, 0.0, _TRIPLE, _FIRST, ALL, reverse=False, nonlinearity="tanh"),
+            Sample(_TRIPLE, _TRIPLE, _TRIPLE, _FIRST, _LENGTHS, reverse=True, nonlinearity="tanh"),
         ),
     ),
     _record(
@@ -381,10 +379,10 @@ OPS = (
         "lstm_gradient",
         LSTMGradient,
         _lstm_gradient,
-        parameters=calls.lstm_gradient_parameters,
+        doc="The vector-Jacobian product of `lstm`: from the cotangents of its results, and what it kept.",
         shape=_gradient_shapes(6, 4, (4, 0, 0)),
         samples=(
-            Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, Array((8, 2)), ALL),
+            Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, Array((8, 2)), ALL, reverse=False),
             Sample(_PAIR, _PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((8, 2)), _SHORT, reverse=True),
         ),
     ),
@@ -406,10 +404,10 @@ OPS = (
         "gru_gradient",
         GRUGradient,
         _gru_gradient,
-        parameters=calls.gru_gradient_parameters,
+        doc="The vector-Jacobian product of `gru`: from the cotangents of its results, and what it kept.",
         shape=_gradient_shapes(5, 3, (3, 1, 0)),
         samples=(
-            Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, Array((6, 2)), ALL),
+            Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, Array((6, 2)), ALL, reverse=False),
             Sample(_PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((6, 2)), _SHORT, reverse=True),
         ),
     ),

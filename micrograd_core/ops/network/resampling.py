@@ -129,32 +129,33 @@ def _table(
 # ── along one axis ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _along(transposed: bool) -> Callable[..., Any]:
-    @in_float32
-    def compose(k: Table, x: Handle, *, axis: int, length: int, count: int, **how: Any) -> Handle:
-        lengthened, dtype = length if transposed else count, k.dtype(x)
-        width, places, weights = _table(length, count, transposed=transposed, **how)
-        found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
-        if width == 1 and all(weight == 1 for weight in weights):
-            return found
-        before, after = tuple(x.shape[:axis]), tuple(x.shape[axis + 1 :])
-        apart = k.reshape(found, shape=(*before, lengthened, width, *after))
-        table = k.upload(pack(weights, dtype), (lengthened, width, *(1,) * len(after)), dtype)
-        return k.sum(k.multiply(apart, table), axis=(axis + 1,), keepdims=False)
+@in_float32
+def _resample(
+    k: Table, x: Handle, *, axis: int, length: int, count: int, transposed: bool = False, **how: Any
+) -> Handle:
+    lengthened, dtype = length if transposed else count, k.dtype(x)
+    width, places, weights = _table(length, count, transposed=transposed, **how)
+    found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
+    if width == 1 and all(weight == 1 for weight in weights):
+        return found
+    before, after = tuple(x.shape[:axis]), tuple(x.shape[axis + 1 :])
+    apart = k.reshape(found, shape=(*before, lengthened, width, *after))
+    table = k.upload(pack(weights, dtype), (lengthened, width, *(1,) * len(after)), dtype)
+    return k.sum(k.multiply(apart, table), axis=(axis + 1,), keepdims=False)
 
-    return compose
 
+def _resample_parameters(
+    x: Any, /, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
+    align_corners: bool = False, antialias: bool = False, transposed: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them.
 
-def _along_parameters(name: str) -> Callable[..., dict[str, Any]]:
-    def parameters(
-        x: Any, /, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
-        align_corners: bool = False, antialias: bool = False,
-    ) -> dict[str, Any]:  # fmt: skip
-        where = {"axis": resolve_axis(name, axis, len(x.shape)), "length": int(length), "count": int(count)}
-        how = {"scale": float(scale), "align_corners": bool(align_corners), "antialias": bool(antialias)}
-        return {**where, "mode": mode, **how}
-
-    return parameters
+    It is `interpolate` along one axis. `scale` is the distance of two of the result in the input. `transposed`: the
+    transpose, from `count` to `length`.
+    """
+    where = {"axis": resolve_axis("resample", axis, len(x.shape)), "length": int(length), "count": int(count)}
+    how = {"align_corners": bool(align_corners), "antialias": bool(antialias), "transposed": bool(transposed)}
+    return {**where, "mode": mode, "scale": float(scale), **how}
 
 
 # ── images ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,7 +208,7 @@ def _interpolate_parameters(
 
 def _interpolate(k: Table, x: Handle, *, size: Shape, scales: Sequence[float], mode: str, **how: bool) -> Handle:
     for axis, (count, scale) in enumerate(zip(size, scales, strict=True), 2):
-        x = k.resample(x, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, **how)
+        x = k.resample(x, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, transposed=False, **how)
     return x
 
 
@@ -356,30 +357,19 @@ def _grid_sample(k: Table, x: Handle, grid: Handle, *, mode: str, padding_mode: 
 OPS = (
     network(
         "resample",
-        "Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them: `interpolate` along one "
-        "axis. `scale` is the distance of two of the result in the input.",
-        parameters=_along_parameters("resample"),
-        shape=lambda x, *, axis, count, **_: (*x.shape[:axis], count, *x.shape[axis + 1 :]),
+        parameters=_resample_parameters,
         tangent=linear,
-        gradient=(lambda k, g, out, x, **params: k.resample_gradient(g, **params),),
-        compose=_along(False),
-        samples=(Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),),
-    ),
-    network(
-        "resample_gradient",
-        "The transpose of `resample`.",
-        parameters=_along_parameters("resample_gradient"),
-        shape=lambda x, *, axis, length, **_: (*x.shape[:axis], length, *x.shape[axis + 1 :]),
-        tangent=linear,
-        gradient=(lambda k, g, out, x, **params: k.resample(g, **params),),
-        compose=_along(True),
-        samples=(Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6),),
+        gradient=(lambda k, g, out, x, *, transposed, **how: k.resample(g, transposed=not transposed, **how),),
+        compose=_resample,
+        samples=(
+            Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),
+            Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6, transposed=True),
+        ),
     ),
     network(
         "interpolate",
         parameters=_interpolate_parameters,
         tangent=linear,
-        shape=lambda x, *, size, **_: (*x.shape[:2], *size),
         compose=_interpolate,
         samples=(
             Sample(Array((1, 2, 2, 3)), size=(3, 2), mode="bilinear"),
@@ -391,7 +381,6 @@ OPS = (
         "adaptive_avg_pool",
         parameters=_adaptive_parameters,
         tangent=linear,
-        shape=lambda x, *, size: (*x.shape[:2], *size),
         compose=_adaptive_avg_pool,
         samples=(Sample(Array((1, 2, 3, 4)), output_size=(2, None)), Sample(Array((1, 1, 5)), output_size=3)),
     ),

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 from micrograd_core.ops.network.resampling import MODES, _interpolate_parameters, sizes_of
 
 
-def _along_reference(transposed: bool) -> Callable[..., Any]:
-    def reference(
-        np: Any, x: Any, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
-        align_corners: bool = False, antialias: bool = False,
-    ) -> Any:  # fmt: skip
-        matrix = np.zeros((count, length))
-        for i, each in enumerate(MODES[mode][1](length, count, scale, align_corners)):
-            for place, weight in each:
-                matrix[i, place] += weight
-        return np.moveaxis(np.moveaxis(x, axis, -1) @ (matrix if transposed else matrix.T), -1, axis)
-
-    return reference
+def _along(
+    np: Any, x: Any, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
+    align_corners: bool = False, antialias: bool = False, transposed: bool = False,
+) -> Any:  # fmt: skip
+    matrix = np.zeros((count, length))
+    for i, each in enumerate(MODES[mode][1](length, count, scale, align_corners)):
+        for place, weight in each:
+            matrix[i, place] += weight
+    return np.moveaxis(np.moveaxis(x, axis, -1) @ (matrix if transposed else matrix.T), -1, axis)
 
 
 def _interpolate_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
     given = _interpolate_parameters(x, *args, **params)
-    along = _along_reference(False)
     for axis, (count, scale) in enumerate(zip(given["size"], given["scales"], strict=True), 2):
-        x = along(np, x, axis, x.shape[axis], count, given["mode"], scale, given["align_corners"])
+        x = _along(np, x, axis, x.shape[axis], count, given["mode"], scale, given["align_corners"])
     return x
 
 
@@ -58,8 +53,7 @@ def _grid_reference(
 
 
 DEFINITIONS = {
-    "resample": _along_reference(False),
-    "resample_gradient": _along_reference(True),
+    "resample": _along,
     "interpolate": _interpolate_reference,
     "adaptive_avg_pool": lambda np, x, output_size: _interpolate_reference(
         np, x, sizes_of("", x, output_size), mode="area"
