@@ -88,14 +88,13 @@ def single(value: Any) -> Any:
 
 def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Handle:
     """Positions among the flattened spatial axes, (windows, elements of a window)."""
-    rank, total = len(tables), None
-    for axis, (table, n) in enumerate(zip(tables, shape, strict=True)):
+    rank, along_axes = len(tables), []
+    for axis, table in enumerate(tables):
         along = [1] * (2 * rank)
         along[axis], along[rank + axis] = len(table), len(table[0])
         values = tuple(place for row in table for place in row)
-        at = k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along))
-        total = at if total is None else k.add(k.multiply(total, n), at)
-    assert total is not None
+        along_axes.append(k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along)))
+    total = k.linear_index(*along_axes, shape=shape)
     return k.reshape(total, shape=(math.prod(total.shape[:rank]), math.prod(total.shape[rank:])))
 
 
@@ -186,7 +185,7 @@ def _drawn_for(axis: int, rank: int) -> int:
 
 
 def _fractional_max_pool(k: Table, x: Handle, samples: Handle, *, kernel_size: Shape, size: Shape) -> tuple[Any, Any]:
-    rank, lanes, dtype, total = len(size), tuple(x.shape[:2]), k.dtype(samples), None
+    rank, lanes, dtype, along_axes = len(size), tuple(x.shape[:2]), k.dtype(samples), []
     for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel_size, size, strict=True)):
         chosen = _drawn_for(axis, rank)
         at = cut(k, samples, 2, chosen, chosen + 1)
@@ -196,11 +195,9 @@ def _fractional_max_pool(k: Table, x: Handle, samples: Handle, *, kernel_size: S
         starts = k.astype(k.where(k.equal(steps, count - 1), n - width, starts), dtype=int64)
         along, offsets = [1] * (2 * rank), [1] * (2 * rank)
         along[axis], offsets[rank + axis] = count, width
-        at = k.add(
-            k.reshape(starts, shape=(*lanes, *along)), k.reshape(k.arange(width, dtype=int64), shape=tuple(offsets))
-        )
-        total = at if total is None else k.add(k.multiply(total, n), at)
-    assert total is not None
+        within = k.reshape(k.arange(width, dtype=int64), shape=tuple(offsets))
+        along_axes.append(k.add(k.reshape(starts, shape=(*lanes, *along)), within))
+    total = k.linear_index(*along_axes, shape=tuple(x.shape[2:]))
     return _greatest(k, x, k.reshape(total, shape=(*lanes, math.prod(size), math.prod(kernel_size))), size)
 
 

@@ -84,7 +84,7 @@ OPS = (
     _scan(
         "logcumsumexp",
         "``log(cumsum(exp(x)))`` along `axis`, without overflow.",
-        accepts=REAL & FLOATING,
+        accepts=FLOATING,
         autocast="float32",
         compose=_logcumsumexp,
         samples=(Sample((2, 5), axis=-1), Sample((2, 1))),

@@ -227,7 +227,7 @@ OPS = (
     Op(
         "quantile",
         parameters=_quantile_parameters,
-        accepts=REAL & FLOATING,
+        accepts=FLOATING,
         batching=composed,
         compose=_quantile,
         samples=(Sample((2, 4), q=0.3, axis=1), Sample((2, 3), q=(0.1, 0.9), keepdims=True, method="higher")),
@@ -235,7 +235,7 @@ OPS = (
     Op(
         "median",
         parameters=_median_parameters,
-        accepts=REAL & FLOATING,
+        accepts=FLOATING,
         kind="reduction",
         compose=lambda k, x, **params: k.quantile(x, q=0.5, method="linear", **params),
         samples=(Sample((2, 3)), Sample((2, 4), axis=1, keepdims=True)),

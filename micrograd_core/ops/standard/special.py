@@ -12,7 +12,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from micrograd_core.ops.record import FLOATING, REAL, Array, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import FLOATING, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import horner, in_float32
 from micrograd_core.ops.tangents import symmetric
 
@@ -269,7 +269,7 @@ def _i1_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-_FUNCTION = partial(Op, accepts=REAL & FLOATING, kind="elementwise", tangent=symmetric, autocast="float32")
+_FUNCTION = partial(Op, accepts=FLOATING, kind="elementwise", tangent=symmetric, autocast="float32")
 
 
 def _samples(low: float, high: float, **params: Any) -> tuple[Sample, ...]:
