@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -30,6 +32,39 @@ LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
     "offset": lambda a, up: up(np.concatenate([a[:1] if len(a) else np.ones_like(a, shape=(1, *a.shape[1:])), a]))[1:],
     "broadcast": lambda a, up: up(a[..., :1]).broadcast_to(a.shape),
 }
+
+
+def _shaped(operand: Array, values: list[Any]) -> list[Any]:
+    """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
+    if not operand.kind or operand.kind == "ascending":
+        return sorted(values) if operand.kind else values
+    rows, columns = operand.shape[-2:]
+    made = []
+    for position, value in enumerate(values):
+        matrix, i, j = position - position % (rows * columns), position // columns % rows, position % columns
+        if operand.kind == "symmetric":
+            value = (value + values[matrix + j * columns + i]) / 2
+        if operand.kind == "turning":
+            value += 8 * operand.high * ((j > i) - (j < i))
+        made.append(value + 4 * operand.high * (i + 1) if i == j else value)
+    return made
+
+
+def draw(sample: Sample, seed: int = 0) -> list[list[Any] | float]:
+    """Flat lists of deterministic numbers, one per `Array`; scalars as they are."""
+    rng = random.Random(seed)
+    flat: list[list[Any] | float] = []
+    for operand in sample.operands:
+        if not isinstance(operand, Array):
+            flat.append(operand)
+            continue
+        values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(math.prod(operand.shape))]
+        if operand.dtype == "bool":
+            values = [value > 0 for value in values]
+        elif "int" in operand.dtype:
+            values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
+        flat.append(_shaped(operand, values))
+    return flat
 
 
 def rounded(numbers: Any, dtype: str) -> Any:
@@ -67,7 +102,7 @@ class Definitions:
     kernels = Kernels(ArrayAPIBackend(np, "numpy:0"))
 
     def __getattr__(self, name: str) -> Any:
-        if hasattr(np, name):
+        if hasattr(np, name) or name not in TABLE:
             return getattr(np, name)
         parameters, function = TABLE[name].parameters, getattr(self.kernels, name)
 
@@ -132,7 +167,7 @@ class Case(NamedTuple):
         """The operands as NumPy arrays in the case's dtype, and Python scalars."""
         found: list[Any] = []
         sample = self.sample
-        for position, (operand, values) in enumerate(zip(sample.operands, sample.draw(), strict=True)):
+        for position, (operand, values) in enumerate(zip(sample.operands, draw(sample), strict=True)):
             if not isinstance(operand, Array):
                 found.append(values + 0.25 if self.form == "backwards" and isinstance(values, float) else values)
                 continue

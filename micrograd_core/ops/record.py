@@ -26,7 +26,6 @@ of batches `vmap`, one of floats `Value`, and one that writes down what it is as
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -76,21 +75,6 @@ class Array(NamedTuple):
     # "turning": also with `high` times 8 added above the diagonal and -8 below, for complex eigenvalues.
     kind: str = ""  # or "ascending": in order
 
-    def shaped(self, values: list[Any]) -> list[Any]:
-        """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
-        if not self.kind or self.kind == "ascending":
-            return sorted(values) if self.kind else values
-        rows, columns = self.shape[-2:]
-        made = []
-        for position, value in enumerate(values):
-            matrix, i, j = position - position % (rows * columns), position // columns % rows, position % columns
-            if self.kind == "symmetric":
-                value = (value + values[matrix + j * columns + i]) / 2
-            if self.kind == "turning":
-                value += 8 * self.high * ((j > i) - (j < i))
-            made.append(value + 4 * self.high * (i + 1) if i == j else value)
-        return made
-
 
 class Sample:
     """One call of an operation: operands (`Array`, just its shape, or a Python scalar) and keyword parameters."""
@@ -104,24 +88,6 @@ class Sample:
     def __repr__(self) -> str:
         parts = [str(o.shape) + o.dtype if isinstance(o, Array) else repr(o) for o in self.operands]
         return ", ".join(parts + [f"{name}={value}" for name, value in self.params.items()])
-
-    def draw(self, seed: int = 0) -> list[list[Any] | float]:
-        """Flat lists of deterministic numbers, one per `Array`; scalars as they are."""
-        import random
-
-        rng = random.Random(seed)
-        flat: list[list[Any] | float] = []
-        for operand in self.operands:
-            if not isinstance(operand, Array):
-                flat.append(operand)
-                continue
-            values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(math.prod(operand.shape))]
-            if operand.dtype == "bool":
-                values = [value > 0 for value in values]
-            elif "int" in operand.dtype:
-                values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
-            flat.append(operand.shaped(values))
-        return flat
 
 
 def _sentences(function: Any) -> str:

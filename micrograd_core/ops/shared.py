@@ -256,15 +256,6 @@ def plus(k: Table, x: Handle, bias: Operand) -> Handle:
     return x if is_scalar(bias) and bias == 0 else k.add(x, bias)
 
 
-def horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
-    """A polynomial, its coefficients by rising powers."""
-    *others, last = coefficients
-    total: Any = last
-    for coefficient in reversed(others):
-        total = k.add(k.multiply(x, total), coefficient)
-    return total
-
-
 def by_channel(k: Table, parameter: Operand, ndim: int, axis: int = 1) -> Any:
     """One number for each channel, laid along axis 1 of `ndim`, or another one; a number for all as it is."""
     if is_scalar(parameter) or not parameter.shape:

@@ -9,7 +9,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, complex64, complex128, gradcheck, gradgradcheck, value_and_grad
 from micrograd_core.array import functions
-from micrograd_core.conformance.cases import NAMESPACE, symmetric
+from micrograd_core.conformance.cases import NAMESPACE, draw, symmetric
 from micrograd_core.errors import DTypeError, GraphError, UnsupportedDType
 from micrograd_core.ops import SAME, TABLE, Array, Op, Sample
 from tests.ops.definitions import defined
@@ -45,7 +45,7 @@ def arrays(sample: Sample) -> list[Any]:
     """Operands off the branch cuts, as NumPy arrays and Python scalars."""
     rng = np.random.default_rng(0)
     found: list[Any] = []
-    for o, values in zip(sample.operands, sample.draw(), strict=True):
+    for o, values in zip(sample.operands, draw(sample), strict=True):
         if not isinstance(o, Array):
             found.append(values)
             continue

@@ -9,7 +9,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, ones, zeros
 from micrograd_core.array import functions
-from micrograd_core.conformance.cases import NAMESPACE
+from micrograd_core.conformance.cases import NAMESPACE, draw
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from tests.ops.definitions import defined
 
@@ -33,7 +33,7 @@ SAMPLES = [
 @pytest.mark.filterwarnings("ignore:Mean of empty", "ignore:invalid value", "ignore:Degrees of freedom")
 def test_every_operation_stays_in_the_dtype(op: Op, sample: Sample, dtype: str) -> None:
     given: list[Any] = []
-    for o, flat in zip(sample.operands, sample.draw(), strict=True):
+    for o, flat in zip(sample.operands, draw(sample), strict=True):
         x = np.array(flat, dtype=o.dtype or dtype).reshape(o.shape) if isinstance(o, Array) else flat
         given.append(x)
     tensors = [asarray(x) if isinstance(x, np.ndarray) else x for x in given]

@@ -10,7 +10,7 @@ import pytest
 from micrograd_core import Device, Tensor, asarray, gradcheck, gradgradcheck, shares_memory
 from micrograd_core.array import documentation, functions
 from micrograd_core.backend import CAPABILITIES
-from micrograd_core.conformance.cases import NAMESPACE, symmetric
+from micrograd_core.conformance.cases import NAMESPACE, draw, symmetric
 from micrograd_core.dtypes import complex128, float32, float64
 from micrograd_core.errors import UnsupportedOp
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op, Sample
@@ -33,7 +33,7 @@ def arrays(sample: Sample, dtype: str) -> list[Any]:
     """The operands as NumPy arrays and Python scalars."""
     return [
         np.array(values, dtype=operand.dtype or dtype).reshape(operand.shape) if isinstance(operand, Array) else values
-        for operand, values in zip(sample.operands, sample.draw(), strict=True)
+        for operand, values in zip(sample.operands, draw(sample), strict=True)
     ]
 
 

@@ -18,7 +18,8 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.record import Array, Handle, Sample, Table
-from micrograd_core.ops.shared import horner, in_float32, network
+from micrograd_core.ops.shared import in_float32, network
+from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import linear
 
 Taps = Sequence[Sequence[tuple[int, float]]]  # for each element of the result, positions and their weights

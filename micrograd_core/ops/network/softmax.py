@@ -133,6 +133,7 @@ OPS = (
     nest(
         "softmax_gradient",
         "``x2 * (x1 - sum(x1 * x2))`` along `axis`: the vector-Jacobian product of `softmax` with its result ``x2``.",
+        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("softmax_gradient", axis, len(x.shape))},
         compose=_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
     ),
@@ -176,6 +177,7 @@ OPS = (
     nest(
         "log_softmax_gradient",
         "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
+        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("log_softmax_gradient", axis, len(x.shape))},
         compose=_log_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
     ),

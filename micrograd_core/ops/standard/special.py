@@ -13,7 +13,8 @@ from itertools import zip_longest
 from typing import Any
 
 from micrograd_core.ops.record import FLOATING, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import horner, in_float32
+from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import symmetric
 
 LARGE = 8  # from where on the series of Stirling has the digits of float64

@@ -7,12 +7,22 @@ complex numbers stand where array libraries are known to miss the special cases 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from micrograd_core.ops.record import FLOATING, INEXACT, LONG, NEST, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, unary
 
 LN2, LN10 = math.log(2), math.log(10)
+
+
+def horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
+    """A polynomial, its coefficients by rising powers."""
+    *others, last = coefficients
+    total: Any = last
+    for coefficient in reversed(others):
+        total = k.add(k.multiply(x, total), coefficient)
+    return total
 
 
 # ── exponentials and logarithms ──────────────────────────────────────────────────────────────────────────────
