@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.conformance.forms import ELEMENTWISE, HOST, IN_DTYPE, MOVED, REDUCTIONS, TWICE, changed
@@ -16,6 +19,7 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
+from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.support.context import at_hand
 
@@ -28,6 +32,39 @@ LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
     "offset": lambda a, up: up(np.concatenate([a[:1] if len(a) else np.ones_like(a, shape=(1, *a.shape[1:])), a]))[1:],
     "broadcast": lambda a, up: up(a[..., :1]).broadcast_to(a.shape),
 }
+
+
+def _shaped(operand: Array, values: list[Any]) -> list[Any]:
+    """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
+    if not operand.kind or operand.kind == "ascending":
+        return sorted(values) if operand.kind else values
+    rows, columns = operand.shape[-2:]
+    made = []
+    for position, value in enumerate(values):
+        matrix, i, j = position - position % (rows * columns), position // columns % rows, position % columns
+        if operand.kind == "symmetric":
+            value = (value + values[matrix + j * columns + i]) / 2
+        if operand.kind == "turning":
+            value += 8 * operand.high * ((j > i) - (j < i))
+        made.append(value + 4 * operand.high * (i + 1) if i == j else value)
+    return made
+
+
+def draw(sample: Sample, seed: int = 0) -> list[list[Any] | float]:
+    """Flat lists of deterministic numbers, one per `Array`; scalars as they are."""
+    rng = random.Random(seed)
+    flat: list[list[Any] | float] = []
+    for operand in sample.operands:
+        if not isinstance(operand, Array):
+            flat.append(operand)
+            continue
+        values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(math.prod(operand.shape))]
+        if operand.dtype == "bool":
+            values = [value > 0 for value in values]
+        elif "int" in operand.dtype:
+            values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
+        flat.append(_shaped(operand, values))
+    return flat
 
 
 def rounded(numbers: Any, dtype: str) -> Any:
@@ -58,6 +95,25 @@ def download(x: Tensor) -> Any:
 
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
 
+
+class Definitions:
+    """NumPy's namespace; what it lacks is composed of its functions, as the op table says."""
+
+    kernels = Kernels(ArrayAPIBackend(np, "numpy:0"))
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(np, name) or name not in TABLE:
+            return getattr(np, name)
+        parameters, function = TABLE[name].parameters, getattr(self.kernels, name)
+
+        def definition(*arrays: Any, **params: Any) -> Any:
+            return function(*arrays, **(parameters(*arrays, **params) if parameters else params))
+
+        return definition
+
+
+DEFINITIONS = Definitions()
+"""What the references of records compute with."""
 WIDEST = {"float64", "complex128"}
 """Dtypes of a device in which gradients go through every layout."""
 WIDE = {"complex128": "complex128", "complex64": "complex128"}
@@ -111,7 +167,7 @@ class Case(NamedTuple):
         """The operands as NumPy arrays in the case's dtype, and Python scalars."""
         found: list[Any] = []
         sample = self.sample
-        for position, (operand, values) in enumerate(zip(sample.operands, sample.draw(), strict=True)):
+        for position, (operand, values) in enumerate(zip(sample.operands, draw(sample), strict=True)):
             if not isinstance(operand, Array):
                 found.append(values + 0.25 if self.form == "backwards" and isinstance(values, float) else values)
                 continue
@@ -165,7 +221,7 @@ class Case(NamedTuple):
         return self.call([symmetric(x) if kind == "symmetric" else x for x, kind in zip(operands, kinds, strict=True)])
 
     def expected(self, dtype: str = "") -> Any:
-        """NumPy's answer, computed in float64 (or in `dtype`) where the case is floating."""
+        """What NumPy's functions give, computed in float64 (or in `dtype`) where the case is floating."""
         if dtype and self.op.cast is not None:
             dtype = self.op.cast(DTYPES[dtype]).name
         arrays = [
@@ -179,7 +235,7 @@ class Case(NamedTuple):
 
     def define(self, arrays: list[Any]) -> Any:
         """The operation's definition of NumPy arrays; of several results, what is determined about them."""
-        result = self.op.reference(np, *arrays, **self.sample.params)
+        result = self.op.reference(DEFINITIONS, *arrays, **self.sample.params)
         return np.asarray(result if self.op.observe is None else self.op.observe(np, *result))
 
 

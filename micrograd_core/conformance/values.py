@@ -10,7 +10,7 @@ import numpy as np
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.conformance.base import Suite
-from micrograd_core.conformance.cases import ROUNDING, WIDE, Case, contiguous, download, rounded, upload
+from micrograd_core.conformance.cases import DEFINITIONS, ROUNDING, WIDE, Case, contiguous, download, rounded, upload
 from micrograd_core.conformance.forms import HOST, IN_DTYPE, MOVED, REDUCTIONS
 from micrograd_core.device import Device
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, FORMATS, greatest, integer_range
@@ -192,7 +192,7 @@ def defined(op: Op, dtype: str, arrays: list[Any], **params: Any) -> Any:
     if op.name not in IN_DTYPE:
         arrays = [x.astype(WIDE.get(str(x.dtype), "float64")) if x.dtype.kind in "fc" else x for x in arrays]
     with np.errstate(all="ignore"):
-        result = np.asarray(op.reference(np, *arrays, **params))
+        result = np.asarray(op.reference(DEFINITIONS, *arrays, **params))
         if result.dtype.kind == "f":
             return rounded(result, real).astype("float64")
         return result.astype(COMPLEX_OF[DTYPES[real]].name).astype("complex128") if result.dtype.kind == "c" else result

@@ -18,7 +18,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, Value, nn
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.conformance.cases import NAMESPACE
+from micrograd_core.conformance.cases import NAMESPACE, draw
 from micrograd_core.errors import AxisError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.support.size import Size
@@ -41,7 +41,7 @@ CASES = [
     pytest.param(op, sample, id=f"{op.name}-{i}")
     for op in TABLE.values()
     for i, sample in enumerate(op.samples)
-    if not op.needs_complex and counts(sized([*sample.params.values(), *sample.draw()]))
+    if not op.needs_complex and counts(sized([*sample.params.values(), *draw(sample)]))
 ]
 
 
@@ -79,7 +79,7 @@ def test_every_operation_takes_it_for_an_integer(op: Op, sample: Sample) -> None
             Tensor(np.array(x, dtype=given.dtype or "float32").reshape(given.shape))
             if isinstance(given, Array)
             else change(x)
-            for given, x in zip(sample.operands, sample.draw(), strict=True)
+            for given, x in zip(sample.operands, draw(sample), strict=True)
         ]
         params, function = {name: change(x) for name, x in sample.params.items()}, FUNCTIONS[op.name]
 

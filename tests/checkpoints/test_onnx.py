@@ -290,7 +290,7 @@ def test_operations_give_the_same_in_onnxruntime(tmp_path: Path) -> None:
             continue
         xs = [
             mg.asarray(np.array(numbers, dtype=x.dtype or "float32").reshape(x.shape))
-            for x, numbers in zip(sample.operands, sample.draw(), strict=True)
+            for x, numbers in zip(sample.operands, draw(sample), strict=True)
             if isinstance(x, Array)
         ]
         model = Of(name, sample)

@@ -10,6 +10,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray
 from micrograd_core.array import functions
+from micrograd_core.conformance.cases import draw
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
 F = functions.FUNCTIONS
@@ -177,7 +178,7 @@ def test_elementwise_values_and_gradients_equal_torch(op: Op, sample: Sample) ->
     torch = pytest.importorskip("torch")
     drawn = [
         np.array(flat).reshape(o.shape) if isinstance(o, Array) else flat
-        for o, flat in zip(sample.operands, sample.draw(), strict=True)
+        for o, flat in zip(sample.operands, draw(sample), strict=True)
     ]
     ours = [Tensor(x) if isinstance(x, np.ndarray) else x for x in drawn]
     theirs = [torch.tensor(x, requires_grad=True) if isinstance(x, np.ndarray) else torch.tensor(x) for x in drawn]

@@ -23,6 +23,7 @@ from micrograd_core import (
     vmap,
 )
 from micrograd_core.array import functions
+from micrograd_core.conformance.cases import draw
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
@@ -40,7 +41,7 @@ SYMMETRIC_OPERANDS = ("cholesky", "eigh", "eigvalsh")
 def drawn(op: Op, sample: Sample, is_complex: bool) -> list[Any]:
     """Operands: arrays of float64, or complex ones near the real line; the others as the sample has them."""
     rng, operands = np.random.default_rng(0), []
-    for i, (x, values) in enumerate(zip(sample.operands, sample.draw(3), strict=True)):
+    for i, (x, values) in enumerate(zip(sample.operands, draw(sample, 3), strict=True)):
         if isinstance(x, Array):
             values = np.array(values, dtype=x.dtype or "float64").reshape(x.shape)
             if is_complex and values.dtype == "float64" and i not in op.separate:

@@ -31,6 +31,7 @@ from micrograd_core import (
     zeros,
 )
 from micrograd_core.array import functions
+from micrograd_core.conformance import cases
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, TransformError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
@@ -268,12 +269,12 @@ BATCHABLE = [
 ]
 
 
-def draw(sample: Sample, seed: int) -> list[Any]:
+def operands_of(sample: Sample, seed: int) -> list[Any]:
     return [
         np.array(values, dtype=operand.dtype or "float64").reshape(operand.shape)
         if isinstance(operand, Array)
         else values
-        for operand, values in zip(sample.operands, sample.draw(seed), strict=True)
+        for operand, values in zip(sample.operands, cases.draw(sample, seed), strict=True)
     ]
 
 
@@ -291,7 +292,7 @@ def flat(result: Any) -> list[Tensor]:
 @pytest.mark.filterwarnings("ignore:vmap. there is no batching rule for 'argwhere'")
 def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
     """Each operand batched alone, and all together, against a loop; and the gradients."""
-    drawn = [draw(sample, seed) for seed in range(SIZE)]
+    drawn = [operands_of(sample, seed) for seed in range(SIZE)]
     arrays = [i for i, operand in enumerate(sample.operands) if isinstance(operand, Array)]
     for batched in {*((i,) for i in arrays), tuple(arrays)}:
         given = [
