@@ -64,8 +64,7 @@ LATER = {
     "transforms.anomaly": "detect_anomaly",
     "transforms.rematerialization": "checkpoint",
     "transforms.custom": "custom_gradient custom_jvp",
-    "transforms.derivatives": "hessian hvp jacfwd jacobian jacrev jvp linearize vjp",
-    "transforms.grad": "grad value_and_grad",
+    "transforms.derivatives": "grad hessian hvp jacfwd jacobian jacrev jvp linearize value_and_grad vjp",
     "transforms.gradcheck": "gradcheck gradgradcheck",
     "transforms.vmap": "vmap",
 }

@@ -18,7 +18,7 @@ from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.ops import SAME, TABLE
-from micrograd_core.transforms.grad import grad
+from micrograd_core.transforms.derivatives import grad
 
 FACTOR: Final = 16
 """How many times NumPy's own error in a dtype (plus one rounding of the answer) a device may be off."""

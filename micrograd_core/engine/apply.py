@@ -12,12 +12,11 @@ from typing import Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, beside, bfloat16, check_scalar, float16, float32, promote
 from micrograd_core.engine.array import BaseTensor, Storage, T, share_view, storage, wrap
-from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
-from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
-from micrograd_core.engine.modes import grad_mode, records_at
+from micrograd_core.engine.modes import autocast_dtype, cast_to, grad_mode, records_at, suspended
+from micrograd_core.engine.modes import contexts as autocasts
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator

@@ -1,8 +1,11 @@
-"""Between Values and tensors, in both directions and inside the graph.
+"""Between Values and tensors, in both directions and inside the graph; and Values on other devices, 0-d tensors there.
 
 `stack` makes a tensor whose record ends in a `Leaf` that names the values: what reaches it goes on through them.
 `unstack` makes values whose `Block` refers to the tensor's record: what reaches the block goes on through the record.
 So each engine meets the other as one node of its own, and neither recurses.
+
+The number and the local derivatives of a `DeviceValue` are tensors that record nothing themselves; the rules are the op
+table's, and the sweep is that of all Values.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
-from micrograd_core.dtypes import DType, pack, unpack
-from micrograd_core.engine.apply import apply
+from micrograd_core.dtypes import DTYPES, DType, pack, unpack
+from micrograd_core.engine.apply import Recorded, apply
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.backward import deposit
 from micrograd_core.engine.graph import Leaf, is_node, parents_of
@@ -22,13 +25,91 @@ from micrograd_core.engine.ingest import flatten, read
 from micrograd_core.engine.modes import is_grad_enabled
 from micrograd_core.engine.sweep import count_consumers, sweep
 from micrograd_core.errors import DeviceMismatch, DTypeError
-from micrograd_core.interpreters.floats import number
+from micrograd_core.interpreters.floats import DEAD, number
 from micrograd_core.layout import Shape, nest
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.scalar.device_value import DeviceValue, widest
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.sweep import sweep as sweep_values
-from micrograd_core.scalar.value import Value, leaf, results
+from micrograd_core.scalar.value import UNARY, Value, _outside, general, leaf, node, results
+
+
+class DeviceValue(Value):
+    """A `Value` whose number is a tensor of shape ``()``. Made by ``Value(2.0, device=...)``."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(data: float, device: Device) -> Value:
+        """A leaf on `device`."""
+        return leaf(asarray(data, dtype=widest(device), device=device), DeviceValue)
+
+    @Value.data.getter  # type: ignore[attr-defined, untyped-decorator]
+    def data(self) -> float:
+        """The number, brought to the host. Assigning replaces it; what was computed from it keeps the old one."""
+        return _outside(self, "data")
+
+    @property
+    def device(self) -> Device:
+        """Where the number is."""
+        return self._data.device  # type: ignore[no-any-return]
+
+    def _place(self) -> str:
+        return str(self.device)
+
+    def _number(self) -> float:
+        return float(self._data.item())
+
+    def _table(self) -> tuple[Any, Any, type[Value]]:
+        kernels, dtype = self._data._kernels, self._data.dtype
+        one = wrap(Tensor, kernels.one(dtype), kernels, dtype, None)
+        return Recorded.of(Tensor, kernels), one, DeviceValue
+
+    def _assign(self, x: float) -> None:
+        self._data = asarray(x, dtype=self._data.dtype, device=self.device)
+
+    def _gradient(self) -> float:
+        return float(getattr(self, "_grad", 0.0))
+
+    def relu(self) -> Any:
+        """``max(x, 0)``; the derivative at 0 is 0. Where it is dead, no gradient comes through, not even a NaN."""
+        out = Recorded.of(Tensor, self._data._kernels).relu(self._data)
+        return node("relu", out, self, Gate(out), None, None, DeviceValue)
+
+
+class Gate:
+    """The derivative of relu. What it is multiplied by comes through, or 0: which of them is not asked on the host."""
+
+    __slots__ = ("out",)
+
+    def __init__(self, out: Any) -> None:
+        self.out = out
+
+    def __rmul__(self, g: Any) -> Any:
+        out = self.out
+        g = asarray(g, dtype=out.dtype, device=out.device) if g.__class__ is float else g  # where a sweep starts
+        return Recorded.of(Tensor, out._kernels).relu_gradient(g, out)
+
+
+def slope_of_relu(out: Any) -> Any:
+    """The derivative of relu by its result: a number, or a tensor on a device."""
+    if isinstance(out, Tensor):
+        return Gate(out)
+    return 1.0 if out > 0.0 else DEAD
+
+
+def widest(device: Device) -> DType:
+    """float64, or the float32 that every device has."""
+    return DTYPES["float64" if DTYPES["float64"] in device.kernels._native else "float32"]
+
+
+for _method, _name in (
+    ("add", "+"), ("radd", "+"), ("sub", "-"), ("rsub", "r-"), ("mul", "*"), ("rmul", "*"), ("truediv", "/"),
+    ("rtruediv", "r/"), ("pow", "**"), ("rpow", "r**"), ("neg", "neg"), ("abs", "abs"),
+):  # fmt: skip
+    setattr(DeviceValue, f"__{_method}__", lambda self, *others, name=_name: general(name, self, *others))
+for _name in UNARY:
+    setattr(DeviceValue, _name, lambda self, name=_name: general(name, self))
+
 
 STACK = Op("stack of Values", "The numbers of Values.", gradient=(lambda k, g, out, x: g,), gradient_aliases=True)
 UNSTACKED = "tensor"

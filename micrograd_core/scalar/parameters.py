@@ -18,8 +18,7 @@ from micrograd_core.dtypes import unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
 from micrograd_core.layout import resolve_key
-from micrograd_core.scalar.bridge import Elements, upload
-from micrograd_core.scalar.device_value import DeviceValue
+from micrograd_core.scalar.bridge import DeviceValue, Elements, upload
 from micrograd_core.scalar.value import Value
 from micrograd_core.support.ownership import counter
 

@@ -16,8 +16,8 @@ from micrograd_core.ops.record import Table
 from micrograd_core.ops.shared import by_position
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import levels
-from micrograd_core.transforms.batching import batch_of, beneath, inside, joining, lifted, of_batch, reentered, settled
 from micrograd_core.transforms.linearized import Linearized, as_tensor, fitting, tensors, zero_leaf
+from micrograd_core.transforms.vmap import batch_of, beneath, inside, joining, lifted, of_batch, reentered, settled
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
 """From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""

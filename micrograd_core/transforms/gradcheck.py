@@ -18,7 +18,7 @@ from micrograd_core.engine.modes import enable_grad
 from micrograd_core.errors import DTypeError, GradcheckError
 from micrograd_core.layout import nest
 from micrograd_core.ops import TABLE
-from micrograd_core.transforms.grad import value_and_grad
+from micrograd_core.transforms.derivatives import value_and_grad
 
 
 def gradcheck(

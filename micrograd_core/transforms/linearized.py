@@ -17,11 +17,22 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import share, unrecorded, wrap
 from micrograd_core.engine.backward import leaves_of
-from micrograd_core.engine.graph import Leaf, Parts, is_node, new_record, parents_of
+from micrograd_core.engine.explain import explain_rule
+from micrograd_core.engine.graph import (
+    Leaf,
+    Parts,
+    Record,
+    is_node,
+    kernels_of,
+    links_of,
+    made_by,
+    new_record,
+    parents_of,
+)
 from micrograd_core.engine.hooks import conjugate
-from micrograd_core.engine.modes import recording, records_at
-from micrograd_core.engine.push import push
-from micrograd_core.engine.sweep import sweep
+from micrograd_core.engine.modes import autocast_dtype, recording, records_at, suspended
+from micrograd_core.engine.modes import contexts as autocasts
+from micrograd_core.engine.sweep import count_consumers, in_order, leading_to, owned, sweep
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ops import Op
 from micrograd_core.ops.core.movement import unbroadcast
@@ -29,7 +40,7 @@ from micrograd_core.ops.record import Table
 from micrograd_core.ops.shared import by_position
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import depth
-from micrograd_core.transforms.batching import lifted, settled
+from micrograd_core.transforms.vmap import lifted, settled
 
 recorded_on = partial(Recorded.of, Tensor)
 """The recorded operations on a device, from its kernels."""
@@ -128,9 +139,9 @@ class Linearized:
             places = {id(x._record): x._kernels for x in self.variables}
             with recording(create := self._records(list(given.values())), root[1].depth):
                 if create or any(t._kernels is not places[key] for key, t in given.items()):
-                    pushed = push(root, given, transposed, recorded_on)
+                    pushed = push(root, given, recorded_on)
                 else:
-                    pushed = push(root, {key: t._handle for key, t in given.items()}, transposed)
+                    pushed = push(root, {key: t._handle for key, t in given.items()})
             found = dict(zip(rows, pushed, strict=True))
         return [as_tensor(found.get(i), y) for i, y in enumerate(self.outputs)]
 
@@ -262,6 +273,74 @@ def fitting(g: Any, like: Tensor, told: str) -> Tensor:
     if g.shape != like.shape:
         raise ShapeError(told.format(g.shape, like.shape))
     return g if g.dtype is like.dtype else g.astype(like.dtype)  # type: ignore[no-any-return]
+
+
+def push(root: Record, tangents: dict[int, Any], recorded: Callable[[Any], Any] | None = None) -> list[Any]:
+    """Carry tangents forward to the operands of `root`. Every record is visited once, after those before it.
+
+    Parameters
+    ----------
+    root : record
+        Its operands are what is wanted; it is not computed itself.
+    tangents : dict of int to handle, or to Tensor with `recorded`
+        Identity of a node to its tangent.
+    recorded : function, optional
+        As for `sweep`.
+
+    Returns
+    -------
+    list
+        The tangents, ``None`` for zero; they own their memory. Records are left as they are.
+
+    Raises
+    ------
+    GraphError
+        From `count_consumers`.
+    """
+    if autocasts and autocast_dtype() is not None:
+        with suspended():
+            return push(root, tangents, recorded)
+    starts = set(tangents)
+    waiting = count_consumers(root, starts)
+    order = in_order(root, waiting, starts)
+    needed, carried = leading_to(starts, order), dict(tangents)
+    fresh: set[int] = set()  # nodes whose tangent is nobody else's memory
+    for record in reversed(order[1:]):
+        key = id(record)
+        if key in starts or key not in needed:
+            continue
+        op, k, params, out = made_by(record)
+        parents, operands = zip(*links_of(record), strict=True)
+        given = [carried.get(id(parent)) for parent in parents]
+        for parent in parents:
+            if parent.__class__ is list:
+                waiting[id(parent)] -= 1
+                if not waiting[id(parent)]:  # nobody else asks for its tangent
+                    carried.pop(id(parent), None)
+        if all(t is None for t in given):
+            continue
+        if recorded is not None:
+            k = recorded(k)
+            out = k.lift(out, record)
+            operands = tuple(map(k.lift, operands, parents))
+        rule = op.tangent or transposed
+        try:
+            d = rule(op, k, given, out, *operands, **params)
+        except Exception as error:
+            raise explain_rule(op, kernels_of(record), (), params, error)  # noqa: B904  # see `explain`
+        if d is None:
+            continue
+        if d.shape != out.shape:
+            d = k.broadcast_to(d, shape=out.shape)
+        elif not op.view and not op.gradient_aliases:
+            fresh.add(key)
+        carried[key] = d
+    found = []
+    for end in parents_of(root):
+        t = carried.get(id(end))
+        found.append(t if t is None or id(end) in fresh else owned(end, t, recorded))
+        fresh.discard(id(end))  # it may be there twice
+    return found
 
 
 def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:

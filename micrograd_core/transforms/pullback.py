@@ -26,10 +26,10 @@ from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.interpreters.host import HostNumber
 from micrograd_core.ops import TABLE
-from micrograd_core.transforms.batching import lifted
 from micrograd_core.transforms.custom import at_each_depth, node_of, op_with, pushed
 from micrograd_core.transforms.linearized import IDENTITY, Linearized, variable
 from micrograd_core.transforms.tracing import Trace, at
+from micrograd_core.transforms.vmap import lifted
 
 JIT = op_with("jit", "A function under `jit`.", pushed)
 STOP: Final = "stop_gradient"
