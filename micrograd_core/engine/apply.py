@@ -10,7 +10,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, beside, bfloat16, check_scalar, float16, float32, promote
+from micrograd_core.dtypes import (
+    COMPLEX_OF,
+    DTYPES,
+    RANKS,
+    DType,
+    beside,
+    bfloat16,
+    check_scalar,
+    float16,
+    float32,
+    promote,
+    rank_of,
+)
 from micrograd_core.engine.array import BaseTensor, Storage, T, share_view, storage, wrap
 from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
@@ -27,7 +39,7 @@ from micrograd_core.support.size import Size
 new = object.__new__
 NO_PARAMS: dict[str, Any] = {}
 ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
-SCALARS = (bool, int, float, complex)
+SCALARS = tuple(RANKS)
 NUMBERS = frozenset((float, int, Size))  # beside which an operator needs no preparation
 INTEGERS = frozenset(("bool", "signed integer", "unsigned integer"))
 NARROW = (float16, bfloat16, float32)
@@ -93,11 +105,9 @@ def _record(
 
 def apply_single(op: Op, x: T, params: dict[str, Any] = NO_PARAMS) -> T:
     """`apply` for operations of one tensor, which need no promotion."""
-    if autocasts and autocast_dtype() is not None:
-        (x,) = _cast(op, (x,))
-        with suspended():
-            return apply_single(op, x, params)
     dtype = x.dtype
+    if autocasts and autocast_dtype() is not None:
+        return apply(op, (x,), params)
     if dtype.kind not in op.accepts or (op.cast is not None and op.cast(dtype) is not dtype):
         return apply(op, (x,), params)
     kernels, a, p = x._kernels, x._handle, x._record
@@ -138,7 +148,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[BaseTensor], Any, D
         if not isinstance(x, BaseTensor):
             check_scalar(op.name, x, dtype)
             if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
-                prepared[position] = SCALARS[_rank(x)](x)
+                prepared[position] = SCALARS[rank_of(type(x))](x)
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = converted(x, dtype)
     return kind, kernels, dtype, tuple(prepared)
@@ -184,7 +194,7 @@ def _common_dtype(op: Op, kind: type[BaseTensor], device: Any, operands: list[An
         elif position not in op.separate:
             numbers.append(position)
     if dtype is None:  # where(condition, 1.0, 0.0)
-        dtype = ingest(max((operands[each] for each in numbers), key=_rank), None)[2]
+        dtype = ingest(max((operands[each] for each in numbers), key=lambda x: rank_of(type(x))), None)[2]
         operands[numbers[0]] = as_array(kind, operands[numbers[0]], dtype=dtype, device=device)
     together = op.accepts[numbers[0]] if numbers and isinstance(op.accepts, tuple) else op.accepts
     for each in numbers:
@@ -202,11 +212,6 @@ def _takes_complex(op: Op) -> bool:
     """Whether a Python complex number beside real tensors makes them complex."""
     together = [op.accepted(position) for position in range(op.operands) if position not in op.separate]
     return op.parameters is None and all("complex floating" in accepted for accepted in together)
-
-
-def _rank(x: Any) -> int:
-    """The place in `SCALARS` of a number's type."""
-    return next(rank for rank, each in enumerate(SCALARS) if isinstance(x, each))
 
 
 def _cast(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -364,8 +369,12 @@ def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def reflected(x: BaseTensor, y: Any) -> Any:
         return with_number(x, y, True) if y.__class__ in NUMBERS else _general(op, y, x)
 
-    operator.__doc__ = reflected.__doc__ = op.doc
-    return (autocasting(op, operator) if op.autocast else operator), reflected
+    def looking(x: BaseTensor, y: Any) -> Any:
+        """For what `autocast` does something with: this alone looks whether there is any."""
+        return operator(x, y) if not autocasts or autocast_dtype() is None else _general(op, x, y)
+
+    operator.__doc__ = reflected.__doc__ = looking.__doc__ = op.doc
+    return (looking if op.autocast else operator), reflected
 
 
 def _with_tensor(
@@ -423,20 +432,6 @@ def _with_number(op: Op, dtypes: frozenset[DType], result: DType | None) -> Call
         return wrap(x.__class__, handle, kernels, result or x.dtype, record)
 
     return with_number
-
-
-def autocasting(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator for which `autocast` does something: it alone looks whether there is an `autocast`."""
-
-    def looking(x: BaseTensor, y: Any) -> Any:
-        if not autocasts or autocast_dtype() is None:
-            return operator(x, y)
-        x, y = _cast(op, (x, y))
-        with suspended():
-            return operator(x, y)
-
-    looking.__doc__ = operator.__doc__
-    return looking
 
 
 def _general(op: Op, x: Any, y: Any) -> Any:
