@@ -58,7 +58,7 @@ LATER = {
     "array.statistics": "histogram",
     "linalg": "cross",
     "nn.mlp": "Layer MLP Neuron",
-    "scalar.drawing": "draw",
+    "drawing": "draw",
     "transforms.jit": "jit",
     "scalar.value": "Value",
     "transforms.anomaly": "detect_anomaly",

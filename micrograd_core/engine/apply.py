@@ -60,7 +60,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
     kind, kernels, dtype, operands = prepare(op, operands)
-    records = op.differentiable and records_at(kernels.depth) and _any_records(kind, operands)
+    recorded = [x for x in operands if x.__class__ is kind and x._record is not None]
+    records = bool(recorded) and op.differentiable and records_at(kernels.depth)
     if op.gradient is None and op.compose is not None and records:
         made = op.compose(Recorded.of(kind, kernels), *operands, **params)
         return made if op.parts is None else op.parts(*made)
@@ -124,13 +125,6 @@ def apply_single(op: Op, x: T, params: dict[str, Any] = NO_PARAMS) -> T:
     if op.view:
         share_view(x, out, op, params)
     return out
-
-
-def _any_records(kind: type[BaseTensor], operands: tuple[Any, ...]) -> bool:
-    for x in operands:  # noqa: SIM110 (a generator costs more)
-        if x.__class__ is kind and x._record is not None:
-            return True
-    return False
 
 
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[BaseTensor], Any, DType, tuple[Any, ...]]:
@@ -299,13 +293,10 @@ def recorded(kind: type[BaseTensor], op: Op, kernels: Any = None) -> Callable[..
     """
     device = None if kernels is None else kernels.device
 
-    def started(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        if any(x.__class__ is kind for x in operands):
-            return operands
-        return (as_array(kind, operands[0], device=device), *operands[1:])
-
     def general(*operands: Any, **params: Any) -> Any:
-        return apply(op, operands if operands[0].__class__ is kind else started(operands), params)
+        if operands[0].__class__ is not kind and not any(x.__class__ is kind for x in operands):
+            operands = (as_array(kind, operands[0], device=device), *operands[1:])
+        return apply(op, operands, params)
 
     if op.gradient is None or op.parts is not None:  # only `apply` differentiates compositions, and takes parts apart
         return general
@@ -315,13 +306,8 @@ def recorded(kind: type[BaseTensor], op: Op, kernels: Any = None) -> Callable[..
         )
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
         return general
-    operator, reflected = binary(op.name)
-
-    def function(x: Any, y: Any) -> Any:
-        result = operator(x, y) if x.__class__ is kind else reflected(y, x) if y.__class__ is kind else NotImplemented
-        return apply(op, started((x, y))) if result is NotImplemented else result
-
-    return function
+    operator, plain = binary(op.name)[0], (kind, float, int)
+    return lambda x, y: operator(x, y) if x.__class__ is kind and y.__class__ in plain else general(x, y)
 
 
 def create(kind: type[T], op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> T:

@@ -29,8 +29,7 @@ from micrograd_core.engine.modes import enable_grad, grad_mode
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.interpreters.expressions import Expressions, Operand
 from micrograd_core.interpreters.floats import EXACT, Floats, number
-from micrograd_core.scalar.bridge import DeviceValue
-from micrograd_core.scalar.parameters import Matrix, Parameter, element
+from micrograd_core.scalar.bridge import DeviceValue, Matrix, Parameter, element
 from micrograd_core.scalar.sweep import Block, underway
 from micrograd_core.scalar.value import OPERATIONS, REFLECTED, Value, leaf, node
 from micrograd_core.support import pytrees

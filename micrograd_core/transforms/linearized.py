@@ -22,6 +22,7 @@ from micrograd_core.engine.graph import (
     Leaf,
     Parts,
     Record,
+    ancestors,
     is_node,
     kernels_of,
     links_of,
@@ -224,16 +225,8 @@ def out_of_graph(aux: Any, wanted: set[int], outer: bool) -> tuple[Any, bool]:
 
 
 def _leads_beyond(node: Any, wanted: set[int]) -> bool:
-    """Whether a leaf that is not `wanted` can be reached; what was freed is passed over."""
-    seen, stack = set[int](), [node]
-    while stack:
-        node = stack.pop()
-        if node.__class__ is Leaf and id(node) not in wanted:
-            return True
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack += parents_of(node)
-    return False
+    """Whether a leaf that is not `wanted` can be reached."""
+    return any(each.__class__ is Leaf and id(each) not in wanted for each in ancestors(node))
 
 
 def variable(name: str, x: Any, place: str) -> Tensor:
