@@ -347,29 +347,27 @@ PART = Op(
 def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """An operator and its reflection."""
     op = TABLE[name]
+    differentiable = op.differentiable
     dtypes = frozenset(x for x in DTYPES.values() if x.kind in op.accepts)
     result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
-    with_number = _with_number(op, dtypes, result)
-    operator = _with_tensor(op, dtypes, result, with_number)
 
-    def reflected(x: BaseTensor, y: Any) -> Any:
-        return with_number(x, y, True) if y.__class__ in NUMBERS else _general(op, y, x)
-
-    def looking(x: BaseTensor, y: Any) -> Any:
-        """For what `autocast` does something with: this alone looks whether there is any."""
-        return operator(x, y) if not autocasts or autocast_dtype() is None else _general(op, x, y)
-
-    operator.__doc__ = reflected.__doc__ = looking.__doc__ = op.doc
-    return (looking if op.autocast else operator), reflected
-
-
-def _with_tensor(
-    op: Op, dtypes: frozenset[DType], result: DType | None, with_number: Callable[..., Any]
-) -> Callable[..., Any]:
-    """An operator. The hot path: two tensors of one device and one dtype need no preparation."""
-    name, differentiable = op.name, op.differentiable
+    def with_number(x: BaseTensor, y: Any, swapped: bool = False) -> Any:
+        """For a tensor and a Python number, on either side."""
+        y = int(y) if y.__class__ is Size else y
+        if not x.dtype.is_floating or x.dtype not in dtypes:
+            return _general(op, y, x) if swapped else _general(op, x, y)
+        kernels, a, p = x._kernels, x._handle, x._record
+        try:
+            handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
+        except Exception as error:
+            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
+        record: Record | None = None
+        if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
+            record = [op, kernels, NO_PARAMS, handle, *((None, y, p, a) if swapped else (p, a, None, y))]
+        return wrap(x.__class__, handle, kernels, result or x.dtype, record)
 
     def operator(x: BaseTensor, y: Any) -> Any:
+        """The hot path: two tensors of one device and one dtype need no preparation."""
         kind = x.__class__
         kernels = x._kernels
         dtype = x.dtype
@@ -396,28 +394,15 @@ def _with_tensor(
             out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
         return out
 
-    return operator
+    def reflected(x: BaseTensor, y: Any) -> Any:
+        return with_number(x, y, True) if y.__class__ in NUMBERS else _general(op, y, x)
 
+    def looking(x: BaseTensor, y: Any) -> Any:
+        """For what `autocast` does something with: this alone looks whether there is any."""
+        return operator(x, y) if not autocasts or autocast_dtype() is None else _general(op, x, y)
 
-def _with_number(op: Op, dtypes: frozenset[DType], result: DType | None) -> Callable[..., Any]:
-    """The part of an operator, and of its reflection, that is for a tensor and a Python number."""
-    name, differentiable = op.name, op.differentiable
-
-    def with_number(x: BaseTensor, y: Any, swapped: bool = False) -> Any:
-        y = int(y) if y.__class__ is Size else y
-        if not x.dtype.is_floating or x.dtype not in dtypes:
-            return _general(op, y, x) if swapped else _general(op, x, y)
-        kernels, a, p = x._kernels, x._handle, x._record
-        try:
-            handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
-        except Exception as error:
-            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
-        record: Record | None = None
-        if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
-            record = [op, kernels, NO_PARAMS, handle, *((None, y, p, a) if swapped else (p, a, None, y))]
-        return wrap(x.__class__, handle, kernels, result or x.dtype, record)
-
-    return with_number
+    operator.__doc__ = reflected.__doc__ = looking.__doc__ = op.doc
+    return (looking if op.autocast else operator), reflected
 
 
 def _general(op: Op, x: Any, y: Any) -> Any:

@@ -24,7 +24,6 @@ from micrograd_core.engine.graph import (
     Record,
     ancestors,
     is_node,
-    kernels_of,
     links_of,
     made_by,
     new_record,
@@ -137,13 +136,8 @@ class Linearized:
         found: dict[int, Any] = {}
         if rows and given:
             root = joined([self.outputs[i] for i in rows])
-            places = {id(x._record): x._kernels for x in self.variables}
-            with recording(create := self._records(list(given.values())), root[1].depth):
-                if create or any(t._kernels is not places[key] for key, t in given.items()):
-                    pushed = push(root, given, recorded_on)
-                else:
-                    pushed = push(root, {key: t._handle for key, t in given.items()})
-            found = dict(zip(rows, pushed, strict=True))
+            with recording(self._records(list(given.values())), root[1].depth):
+                found = dict(zip(rows, push(root, given), strict=True))
         return [as_tensor(found.get(i), y) for i, y in enumerate(self.outputs)]
 
     def _records(self, given: list[Tensor]) -> bool:
@@ -268,17 +262,15 @@ def fitting(g: Any, like: Tensor, told: str) -> Tensor:
     return g if g.dtype is like.dtype else g.astype(like.dtype)  # type: ignore[no-any-return]
 
 
-def push(root: Record, tangents: dict[int, Any], recorded: Callable[[Any], Any] | None = None) -> list[Any]:
+def push(root: Record, tangents: dict[int, Any]) -> list[Any]:
     """Carry tangents forward to the operands of `root`. Every record is visited once, after those before it.
 
     Parameters
     ----------
     root : record
         Its operands are what is wanted; it is not computed itself.
-    tangents : dict of int to handle, or to Tensor with `recorded`
+    tangents : dict of int to Tensor
         Identity of a node to its tangent.
-    recorded : function, optional
-        As for `sweep`.
 
     Returns
     -------
@@ -292,7 +284,7 @@ def push(root: Record, tangents: dict[int, Any], recorded: Callable[[Any], Any] 
     """
     if autocasts and autocast_dtype() is not None:
         with suspended():
-            return push(root, tangents, recorded)
+            return push(root, tangents)
     starts = set(tangents)
     waiting = count_consumers(root, starts)
     order = in_order(root, waiting, starts)
@@ -302,7 +294,7 @@ def push(root: Record, tangents: dict[int, Any], recorded: Callable[[Any], Any] 
         key = id(record)
         if key in starts or key not in needed:
             continue
-        op, k, params, out = made_by(record)
+        op, kernels, params, handle = made_by(record)
         parents, operands = zip(*links_of(record), strict=True)
         given = [carried.get(id(parent)) for parent in parents]
         for parent in parents:
@@ -312,15 +304,12 @@ def push(root: Record, tangents: dict[int, Any], recorded: Callable[[Any], Any] 
                     carried.pop(id(parent), None)
         if all(t is None for t in given):
             continue
-        if recorded is not None:
-            k = recorded(k)
-            out = k.lift(out, record)
-            operands = tuple(map(k.lift, operands, parents))
-        rule = op.tangent or transposed
+        k: Any = recorded_on(kernels)
+        out, rule = k.lift(handle, record), op.tangent or transposed
         try:
-            d = rule(op, k, given, out, *operands, **params)
+            d = rule(op, k, given, out, *map(k.lift, operands, parents), **params)
         except Exception as error:
-            raise explain_rule(op, kernels_of(record), (), params, error)  # noqa: B904  # see `explain`
+            raise explain_rule(op, kernels, (), params, error)  # noqa: B904  # see `explain`
         if d is None:
             continue
         if d.shape != out.shape:
@@ -331,20 +320,13 @@ def push(root: Record, tangents: dict[int, Any], recorded: Callable[[Any], Any] 
     found = []
     for end in parents_of(root):
         t = carried.get(id(end))
-        found.append(t if t is None or id(end) in fresh else owned(end, t, recorded))
+        found.append(t if t is None or id(end) in fresh else owned(end, t, recorded_on))
         fresh.discard(id(end))  # it may be there twice
     return found
 
 
 def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
     """What `Op.tangent` does, from the gradient rules alone: they are transposed in the cotangent."""
-    if not isinstance(k, Recorded):
-        given, result, xs = tensors(k, (list(tangents), out, operands))
-        return _handles(_transposed(op, recorded_on(k), given, result, xs, params))
-    return _transposed(op, k, tangents, out, operands, params)
-
-
-def _transposed(op: Op, k: Table, tangents: Any, out: Any, operands: Any, params: dict[str, Any]) -> Any:
     rules = op.gradient if isinstance(op.gradient, tuple) else op.gradient([t is not None for t in tangents])  # type: ignore
     parts = list(out) if isinstance(out, tuple) else [out]
     kernels = parts[0]._kernels
@@ -374,14 +356,3 @@ def zero_leaf(y: Tensor) -> Tensor:
     if y.dtype.is_floating:
         zero._record, zero._grad = Leaf(zero), None
     return zero
-
-
-def tensors(k: Table, x: Any) -> Any:
-    """Handles as tensors that record nothing; numbers, and ``None``, as they are."""
-    if isinstance(x, (list, tuple)):
-        return type(x)(tensors(k, each) for each in x)
-    return wrap(Tensor, x, k, k.dtype(x), None) if hasattr(x, "shape") else x
-
-
-def _handles(x: Any) -> Any:
-    return Parts(each._handle for each in x) if isinstance(x, tuple) else x if x is None else x._handle
