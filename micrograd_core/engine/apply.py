@@ -10,19 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from micrograd_core.dtypes import (
-    COMPLEX_OF,
-    DTYPES,
-    RANKS,
-    DType,
-    beside,
-    bfloat16,
-    check_scalar,
-    float16,
-    float32,
-    promote,
-    rank_of,
-)
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, RANKS, DType, beside, check_scalar, float32, promote, rank_of
 from micrograd_core.engine.array import BaseTensor, Storage, T, share_view, storage, wrap
 from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
@@ -42,7 +30,6 @@ ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = tuple(RANKS)
 NUMBERS = frozenset((float, int, Size))  # beside which an operator needs no preparation
 INTEGERS = frozenset(("bool", "signed integer", "unsigned integer"))
-NARROW = (float16, bfloat16, float32)
 ASTYPE, SQUARE = TABLE["astype"], TABLE["square"]
 
 
@@ -213,7 +200,8 @@ def _cast(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     wanted = cast_to(op)
     if wanted is None:
         return operands
-    return tuple(converted(x, wanted) if isinstance(x, BaseTensor) and x.dtype in NARROW else x for x in operands)
+    narrow = [isinstance(x, BaseTensor) and x.dtype.kind == "real floating" and x.dtype.bits < 64 for x in operands]
+    return tuple(converted(x, wanted) if cast else x for x, cast in zip(operands, narrow, strict=True))
 
 
 def converted(x: Any, dtype: DType) -> Any:

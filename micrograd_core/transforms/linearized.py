@@ -18,17 +18,7 @@ from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import share, unrecorded, wrap
 from micrograd_core.engine.backward import leaves_of
 from micrograd_core.engine.explain import explain_rule
-from micrograd_core.engine.graph import (
-    Leaf,
-    Parts,
-    Record,
-    ancestors,
-    is_node,
-    links_of,
-    made_by,
-    new_record,
-    parents_of,
-)
+from micrograd_core.engine.graph import Leaf, Parts, ancestors, is_node, links_of, made_by, new_record, parents_of
 from micrograd_core.engine.hooks import conjugate
 from micrograd_core.engine.modes import autocast_dtype, recording, records_at, suspended
 from micrograd_core.engine.modes import contexts as autocasts
@@ -262,7 +252,7 @@ def fitting(g: Any, like: Tensor, told: str) -> Tensor:
     return g if g.dtype is like.dtype else g.astype(like.dtype)  # type: ignore[no-any-return]
 
 
-def push(root: Record, tangents: dict[int, Any]) -> list[Any]:
+def push(root: Any, tangents: dict[int, Any]) -> list[Any]:
     """Carry tangents forward to the operands of `root`. Every record is visited once, after those before it.
 
     Parameters
