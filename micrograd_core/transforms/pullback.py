@@ -62,6 +62,7 @@ class Differentiable:
 
     def __init__(self, trace: Any, outer: Differentiable | None = None) -> None:
         self._trace, self._outer, self._before = trace, outer, len(trace.builder.steps)
+        self._k = Recorded.of(Tensor, trace.root)
         self._order: int = 1 if outer is None else outer._order + 1
         self._places: dict[int, int] = {}  # by the identities of nodes and leaves
         self._alive: list[Any] = []  # which these are
@@ -72,14 +73,18 @@ class Differentiable:
         self.cotangent: Ref | None = None
         self.refused = ""  # why a rule cannot be recorded
 
-    def close(self) -> Differentiable:
+    def close(self) -> None:
         """Let go of the trace: all is written down."""
         trace, outer = self._trace, self._outer
         known = trace.given if outer is None else lambda ref: ref.number < self._before or trace.given(ref)
         self.program, self.reads = trace.builder.program([*self._plain], known)
         self._numbers = {ref: i for i, ref in enumerate(self._plain)}
         del self._trace, self._outer, self._places, self._alive, self._plain
-        return self
+
+    @cached_property
+    def _plainly(self) -> Callable[..., Any]:
+        """The program, by the recorded operations, made when it was first needed."""
+        return straight_line(self.program, partial(getattr, self._k))
 
     def want(self, tensors: Sequence[Tensor | None]) -> None:
         """These tensors are outputs; ``None`` is zero."""
@@ -188,15 +193,14 @@ class Differentiable:
 
     # recording
 
-    def run(self, given: Sequence[Tensor], read: Sequence[Tensor], kernels: Any) -> list[Tensor | None]:
+    def run(self, given: Sequence[Tensor], read: Sequence[Tensor]) -> list[Tensor | None]:
         """The outputs, recorded: from the values of what is given, and of what the program reads."""
         if self.refused:
             raise GraphError(
                 f"jit: this derivative of a function with a gradient of its own cannot be recorded, as {self.refused}; "
                 "call the function without jit"
             )
-        k, rest, values = Recorded.of(Tensor, kernels), iter(given), list[Any]()
-        plain = straight_line(self.program, partial(getattr, k))(*map(detach, read))
+        rest, values, plain = iter(given), list[Any](), self._plainly(*map(detach, read))
 
         def value(x: Any) -> Any:
             return values[x.place] if x.__class__ is At else plain[self._numbers[x]] if x.__class__ is Ref else x
@@ -213,15 +217,15 @@ class Differentiable:
                 rule = params["rule"]
                 captured = [values[place] for place in rule.given[1:]]
                 seen = [None if ref == rule.cotangent else value(ref) for ref in rule.reads]
-                values.append(_with_rule(op, xs, partial(_pulled, rule, captured, seen, kernels)))
+                values.append(_with_rule(op, xs, partial(_pulled, rule, captured, seen)))
             else:
-                values.append(getattr(k, op)(*xs, **params))
+                values.append(getattr(self._k, op)(*xs, **params))
         return [value(x) for x in self.outputs]
 
 
-def _pulled(rule: Differentiable, captured: list[Tensor], seen: list[Any], kernels: Any, g: Tensor) -> list[Any]:
+def _pulled(rule: Differentiable, captured: list[Tensor], seen: list[Any], g: Tensor) -> list[Any]:
     """What a rule makes of a cotangent, recorded."""
-    return rule.run([g, *captured], [g if x is None else x for x in seen], kernels)
+    return rule.run([g, *captured], [g if x is None else x for x in seen])
 
 
 def _with_rule(op: str, operands: list[Tensor], pulled: Callable[[Tensor], list[Any]]) -> Tensor:
@@ -309,7 +313,7 @@ class Derivative:
             filled[i]._record = record
             filled[i] = filled[i] if position is None else variables[position]
         with recording(True, variables[0]._kernels.depth):
-            (value,) = self._steps.run(filled, read, self.kernels)
+            (value,) = self._steps.run(filled, read)
         assert value is not None
         return Linearized.of_result("jit", value, variables)
 
