@@ -259,6 +259,10 @@ class DeviceUnavailable(MicrogradError, RuntimeError):
         super().__init__(f"{_cuda(device)}device {device!r} is unavailable: {reason}; {remedy}")
 
 
+UNUSABLE: Final = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
+"""Why a device cannot be used."""
+
+
 class DeviceMismatch(MicrogradError, ValueError):
     """The operands of one operation are on different devices. Nothing is ever moved implicitly.
 

@@ -20,7 +20,7 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import TraceError
 from micrograd_core.interpreters.traced import UNSHAPED
 from micrograd_core.ops import SAME, TABLE
-from micrograd_core.transforms.grad import grad
+from micrograd_core.transforms.derivatives import grad
 from micrograd_core.transforms.jit import jit
 
 FACTOR: Final = 16

@@ -21,9 +21,7 @@ from micrograd_core.errors import DeviceMismatch, ShapeError
 from micrograd_core.interpreters.floats import number
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar.bridge import kind_of, numbers_of, upload
-from micrograd_core.scalar.device_value import slope_of_relu, widest
-from micrograd_core.scalar.parameters import Cells
+from micrograd_core.scalar.bridge import Cells, kind_of, numbers_of, slope_of_relu, upload, widest
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, leaf, node, results
 from micrograd_core.support.context import tracing

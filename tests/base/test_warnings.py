@@ -13,7 +13,7 @@ import micrograd_core as mg
 from micrograd_core import Device, plugins
 from micrograd_core.errors import DeviceUnavailable
 from micrograd_core.support.warning import warn
-from micrograd_core.transforms import batching
+from micrograd_core.transforms import vmap
 
 
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +37,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_rules(monkeypatch: pytest.MonkeyPatch) -> mg.Tensor:
     x = mg.asarray([1.0, 2.0])
-    monkeypatch.setattr(batching, "_rule", lambda op: None)
+    monkeypatch.setattr(vmap, "_rule", lambda op: None)
     monkeypatch.setattr(x._kernels, "batched", {}, raising=False)
     return x
 

@@ -28,7 +28,7 @@ from micrograd_core.interpreters.floats import EXACT, Floats
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops import CORE_KERNELS, TABLE, Op, batching
 from micrograd_core.ops.record import APART, CALL, DEAR, FULL, HALF, LONG, NEST
-from micrograd_core.transforms.batching import _rule
+from micrograd_core.transforms.vmap import _rule
 from tests.ops.definitions import defined
 
 CORE = Path(micrograd_core.__file__).parent
@@ -311,7 +311,7 @@ LISTS = {
     "engine/keys.py": "what x.at[key] has",
     "nn/init.py": "gains before nonlinearities, which are the literature's",
     "linalg.py": "what the standard has in both namespaces",
-    "scalar/graph.py": "the methods of a Value",
+    "scalar/value.py": "the methods of a Value",
     "interpreters/floats.py": "what IEEE 754 says where Python raises",
 }
 """Files outside `ops` that name four operations or more in one place, and what they say there that is no record's.

@@ -17,11 +17,13 @@ from micrograd_core import (
     asarray,
     checkpoint,
     custom_gradient,
+    custom_jvp,
     detect_anomaly,
     grad,
     gradcheck,
     gradgradcheck,
     jacobian,
+    jvp,
     nn,
     no_grad,
     optim,
@@ -573,3 +575,18 @@ def test_other_threads_are_not_searched() -> None:
         thread.start()
         thread.join()
     assert seen == [None]
+
+
+def test_a_tangent_rule_that_writes_to_its_tangent_writes_to_no_other() -> None:
+    @custom_jvp
+    def doubled(x: Any) -> Any:
+        def push(t: Any) -> Any:
+            t *= 2
+            return t
+
+        return x * 2, push
+
+    direction = asarray([1.0, -2.0])
+    _, t = jvp(lambda x: doubled(x) + x, [asarray([3.0, 4.0])], [direction])
+    assert t.tolist() == [3.0, -6.0]
+    assert direction.tolist() == [1.0, -2.0]

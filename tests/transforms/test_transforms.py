@@ -337,16 +337,16 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
 
 
 def test_no_operation_of_the_table_needs_a_loop() -> None:
-    from micrograd_core.transforms.batching import _rule
+    from micrograd_core.transforms.vmap import _rule
 
     assert [op.name for op in TABLE.values() if op.operands and op.compose is None and _rule(op) is None] == []
 
 
 def test_an_operation_without_a_rule_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from micrograd_core.transforms import batching
-    from micrograd_core.transforms.batching import BatchTable
+    from micrograd_core.transforms import vmap as module
+    from micrograd_core.transforms.vmap import BatchTable
 
-    monkeypatch.setattr(batching, "_rule", lambda op: None)
+    monkeypatch.setattr(module, "_rule", lambda op: None)
     x = plain(A)
     monkeypatch.setattr(x._kernels, "batched", {}, raising=False)  # tables bind their operations once
     with pytest.warns(RuntimeWarning, match="no batching rule for 'sin'; it runs once for each of the 2 examples"):

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.graph import Leaf, is_node, made_by, parents_of
 from micrograd_core.scalar.bridge import Elements
-from micrograd_core.scalar.graph import CONSTANT, operands, written
 from micrograd_core.scalar.sweep import Block
-from micrograd_core.scalar.value import Value, leaf
+from micrograd_core.scalar.value import CONSTANT, Value, operands, written
 
 LIMIT = 150
 
@@ -176,7 +175,7 @@ def described(node: Any) -> tuple[str, list[str], Iterable[Any]]:
         gradient = [] if is_constant else [f"grad {node._gradient():.4g}"]
         block = [node._a] if isinstance(node._a, Block) and node._name else None  # a parameter's matrix is none
         lines = [f"data {node._number():.4g}", *gradient, *_place(node)]
-        return "" if is_constant else written(node), lines, block or operands(node, leaf)
+        return "" if is_constant else written(node), lines, block or operands(node)
     values = node.inputs if isinstance(node, Block) else node.values if isinstance(node, Leaf) else None
     if values is not None:
         inputs = [x for x in dict.fromkeys(values) if x is not None]
