@@ -1,1 +1,20 @@
-"""Models in the formats of other runtimes: `micrograd_core.checkpoints.export_onnx` finds this by its entry point."""
+"""Models that others have trained, in and out: folders of `transformers`, text from language models, ONNX."""
+
+from micrograd_models.decoders import GPT2, Llama
+from micrograd_models.encoders import BERT, ViT, WhisperEncoder
+from micrograd_models.generation import Tokenizer, generate, sample
+from micrograd_models.huggingface import from_huggingface
+from micrograd_models.resnet import ResNet
+
+__all__ = [
+    "BERT",
+    "GPT2",
+    "Llama",
+    "ResNet",
+    "Tokenizer",
+    "ViT",
+    "WhisperEncoder",
+    "from_huggingface",
+    "generate",
+    "sample",
+]
