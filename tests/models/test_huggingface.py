@@ -162,17 +162,9 @@ def test_the_activation_is_that_of_the_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "change", "message"),
     [
-        (
-            {**GPT2, "architectures": ["MambaModel"]},
-            {},
-            r"the architecture 'MambaModel'; there are GPT2Model, .* or Res",
-        ),
+        ({**GPT2, "architectures": ["MambaModel"]}, {}, r"architecture 'MambaModel'; there are GPT2Model, .* or Res"),
         ({**GPT2, "architectures": None}, {}, "the architecture None"),
-        (
-            {**GPT2, "activation_function": "soft"},
-            {},
-            "config.json in .*: there is no activation 'soft'; there are gelu,",
-        ),
+        ({**GPT2, "activation_function": "soft"}, {}, "json in .*: there is no activation 'soft'; there are gelu,"),
         ({**GPT2, "scale_attn_weights": False}, {}, "is known here with scale_attn_weights=True; .* has False"),
         ({**GPT2, "n_layer": 3}, {}, r"are not those of its config.json: 'blocks\.2\.norm1\.weight' is missing"),
         ({**GPT2, "n_layer": 1}, {}, r"'blocks\.1\.norm1\.weight' is not a parameter or buffer"),
@@ -212,9 +204,7 @@ def test_files_that_are_not_there_and_pickles(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds neither model.safetensors nor model.safetensors.index.json"):
         from_huggingface(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
-    with pytest.raises(
-        CheckpointError, match=r"pytorch_model\.bin, a pickle, .*AutoModel\.from_pretrained\(.*save_pre"
-    ):
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin, a pickle, .*AutoModel\.from_pretrained\("):
         from_huggingface(tmp_path)
     with pytest.raises(TypeError, match="GPT2LMHeadModel has no setting 'clases'; there are vocab_size, "):
         from_huggingface(written(tmp_path, GPT2, by_hand.drawn(by_hand.gpt2_shapes())), clases=3)

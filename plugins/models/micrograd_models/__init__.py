@@ -7,14 +7,5 @@ from micrograd_models.huggingface import from_huggingface
 from micrograd_models.resnet import ResNet
 
 __all__ = [
-    "BERT",
-    "GPT2",
-    "Llama",
-    "ResNet",
-    "Tokenizer",
-    "ViT",
-    "WhisperEncoder",
-    "from_huggingface",
-    "generate",
-    "sample",
-]
+    "BERT", "GPT2", "Llama", "ResNet", "Tokenizer", "ViT", "WhisperEncoder", "from_huggingface", "generate", "sample",
+]  # fmt: skip

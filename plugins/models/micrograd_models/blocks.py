@@ -57,7 +57,7 @@ class Slots:
 
 
 class Attention(nn.Module):
-    """Attention with several heads (Vaswani et al. 2017), of which several may share a key and a value (Ainslie et al. 2023).
+    """Attention with several heads (Vaswani et al. 2017); several may share a key and a value (Ainslie et al. 2023).
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Attention(nn.Module):
         turn: Callable[[Tensor], Tensor] | None = None,
         slots: Slots | None = None,
     ) -> Tensor:
-        """(batch, positions, features), and the same; `turn` rotates query and key, `mask` is true where one may look."""
+        """(batch, positions, features), and the same. `turn` rotates query and key; `mask` is true where one looks."""
         query, key, value = self._heads(self.query(x)), self._heads(self.key(x)), self._heads(self.value(x))
         if turn is not None:
             query, key = turn(query), turn(key)
@@ -149,7 +149,7 @@ class GatedPerceptron(nn.Module):
 class Block(nn.Module):
     """Attention, then a perceptron, each added to what it read.
 
-    With `norm_first` each norm comes before what it feeds (Xiong et al. 2020), else after the sum (Vaswani et al. 2017).
+    With `norm_first` each norm comes before what it feeds (Xiong et al. 2020), else after the sum, as in the first paper.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Language models that read from left to right: GPT-2 and Llama. The arguments have the names that config.json gives them."""
+"""Language models that read from left to right: GPT-2 and Llama.
+
+The arguments have the names that config.json gives them.
+"""
 
 from __future__ import annotations
 
@@ -131,8 +134,8 @@ class GPT2(Decoder):
 class Llama(Decoder):
     """Llama (Touvron et al. 2023), with the rotations of Su et al. 2021.
 
-    `rope_interleaved` says which features are turned together: neighbours, as in the paper and in Meta's files, or those
-    half a head apart, as in files of transformers.
+    `rope_interleaved` says which features are turned together: neighbours, as in the paper and in Meta's files, or
+    those half a head apart, as in files of transformers.
 
     Examples
     --------

@@ -6,7 +6,6 @@ The arguments have the names that config.json gives them.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import micrograd_core as mg
 from micrograd_core import Tensor, nn
@@ -21,14 +20,14 @@ class _Transform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, width), and the same."""
-        return self.norm(self.function(self.dense(x)))
+        return self.norm(self.function(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class BERT(nn.Module):
     """BERT (Devlin et al. 2018), and the sentence encoders that are made like it, such as MiniLM.
 
-    `head` is ``"words"`` to score the word at each position, ``"classes"`` to score classes of the whole, or None for the
-    features of each position; `pooler` says whether there is the layer that reads the first position, as there is
+    `head` is ``"words"`` to score the word at each position, ``"classes"`` to score classes of the whole, or None for
+    the features of each position; `pooler` says whether there is the layer that reads the first position, as there is
     before classes.
 
     Examples
@@ -239,5 +238,4 @@ class WhisperEncoder(nn.Module):
         x = mg.permute_dims(x, (0, 2, 1)) + self.places.weight
         for block in self.blocks:
             x = block(x)
-        result: Any = self.norm(x)
-        return result
+        return self.norm(x)

@@ -1,4 +1,4 @@
-"""Text from a language model: one word after the other, with a cache of keys and values, and a tokenizer for a folder."""
+"""Text from a language model, one word after the other, with a cache of keys and values; and a folder's tokenizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTHS: Final = 64
 
 def generate(
     model: Decoder,
-    ids: Tensor | Sequence[int] | Sequence[Sequence[int]],
+    ids: Any,
     max_new_tokens: int = 20,
     *,
     temperature: float = 0.0,
@@ -34,7 +34,7 @@ def generate(
     Parameters
     ----------
     model : GPT2 or Llama
-    ids : Tensor or sequence of int, or sequence of them
+    ids : Tensor, array or sequence of int, or sequence of them
         A prompt, or a batch of prompts, which may be of different lengths.
     max_new_tokens : int
         How many words to make at most.
@@ -169,9 +169,7 @@ class Tokenizer:
             raise MissingExtra("Tokenizer", "tokenizers", "tokenizers") from error
         path = Path(folder) / "tokenizer.json"
         if not path.exists():
-            raise CheckpointError(
-                f"Tokenizer: there is no tokenizer.json in {str(folder)!r}; save_pretrained writes it"
-            )
+            raise CheckpointError(f"Tokenizer: {str(folder)!r} holds no tokenizer.json; save_pretrained writes it")
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the package raises no class of its own

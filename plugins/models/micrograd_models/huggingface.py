@@ -141,7 +141,7 @@ ARCHITECTURES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "WhisperForAudioClassification": ("whisper", {}),
     "ResNetModel": ("resnet", {}), "ResNetForImageClassification": ("resnet", {"classes": None}),
 }  # fmt: skip
-"""By the names in config.json: the family, and what else its class is told; `classes` are counted where they are None."""
+"""By the names in config.json: the family, and what else its class is told; `classes` of None are counted."""
 
 
 def from_huggingface(
@@ -269,9 +269,9 @@ def _without_weights(folder: Path) -> str:
     if not pickled:
         return f"from_huggingface: {str(folder)!r} holds neither {WEIGHTS} nor {INDEX}"
     return (
-        f"from_huggingface: {str(folder)!r} holds its weights in {pickled[0]}, a pickle, which may run any program when it "
-        "is opened, so that micrograd does not. If you trust it, write them anew where transformers and torch are "
-        f"installed: transformers.AutoModel.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+        f"from_huggingface: {str(folder)!r} holds its weights in {pickled[0]}, a pickle, which may run any program "
+        "when it is opened, so that micrograd does not. If you trust it, write them anew where transformers and torch "
+        f"are installed: transformers.AutoModel.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
     )
 
 
