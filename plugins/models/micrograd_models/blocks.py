@@ -149,7 +149,7 @@ class GatedPerceptron(nn.Module):
 class Block(nn.Module):
     """Attention, then a perceptron, each added to what it read.
 
-    With `norm_first` each norm comes before what it feeds (Xiong et al. 2020), else after the sum, as in the first paper.
+    With `norm_first` each norm comes before what it feeds (Xiong et al. 2020), else after the sum, as in the first.
     """
 
     def __init__(
