@@ -52,6 +52,8 @@ class Operator(NamedTuple):
 
 
 OPERATORS: Final[dict[str, Operator]] = {}
+HOST: Final = frozenset({"BitCast", "MelWeightMatrix", "NonMaxSuppression", "Unique"})
+"""Operators without gradients, which the package onnx computes itself; not under `jit`."""
 
 
 def _operator(*names: str, known: Collection[int] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -193,8 +195,8 @@ def _reduce(c: Call, x: Tensor, axes: Any = None) -> Tensor:
     value = x.astype("uint8") if x.dtype.kind == "bool" else x
     if not value.dtype.is_floating and c.kind not in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"):
         value = value.astype("float64")
-    if value.size == 0 and c.kind in ("ReduceMax", "ReduceMin"):
-        least = -math.inf if c.kind == "ReduceMax" else math.inf
+    if value.size == 0 and c.kind in ("ReduceMax", "ReduceMin", "ReduceLogSumExp"):
+        least = (c.kind == "ReduceMin") if x.dtype.kind == "bool" else math.inf if c.kind == "ReduceMin" else -math.inf
         kept = {i % x.ndim for i in (range(x.ndim) if axis is None else axis)}
         shape = [1 if i in kept else n for i, n in enumerate(x.shape) if c.keepdims or i not in kept]
         return mg.full(tuple(shape), least, dtype=x.dtype, device=x.device)
@@ -387,6 +389,17 @@ def _scatter_nd(c: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     return change(rows, places, updates.reshape(-1, rows.shape[1]), axis=0).reshape(x.shape)
 
 
+@_operator("TensorScatter")
+def _tensor_scatter(c: Call, x: Tensor, updates: Tensor, starts: Any = None) -> Tensor:
+    axis = c.axis % x.ndim
+    places = mg.arange(updates.shape[axis], device=x.device)
+    places = places.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    if starts is not None:
+        places = places + starts.reshape(-1, *[1] * (x.ndim - 1))
+    places = mg.broadcast_to(places % x.shape[axis] if c.mode == "circular" else places, updates.shape)
+    return mg.scatter_reduce(x, axis, places, updates)
+
+
 @_operator("OneHot", known=(1,))
 def _one_hot(c: Call, indices: Tensor, depth: Any, values: Tensor) -> Tensor:
     (count,) = _ints(depth)
@@ -430,13 +443,6 @@ def _non_zero(c: Call, x: Tensor) -> Tensor:
 def _compress(c: Call, x: Tensor, condition: Any) -> Tensor:
     x, axis = (x.reshape(-1), 0) if c.axis is None else (x, c.axis)
     return mg.take(x, mg.asarray(np.flatnonzero(condition), dtype="int64", device=x.device), axis=axis)
-
-
-@_operator("Unique")
-def _unique(c: Call, x: Tensor) -> Any:
-    if c.axis is not None or not c.sorted:
-        raise c.refuse("an axis, or without sorting,")
-    return tuple(mg.unique_all(x)) if c.results > 1 else mg.unique_values(x)
 
 
 @_operator("DepthToSpace", "SpaceToDepth")
@@ -763,6 +769,8 @@ def _resize(c: Call, x: Tensor, *more: Any) -> Tensor:
     if counts[0] is not None and policy not in (None, "stretch"):
         ratios = [n / x.shape[axis] for n, axis in zip(counts, axes, strict=True)]
         factor = min(ratios) if policy == "not_larger" else max(ratios)
+        if any(factor * x.shape[axis] % 1 >= 0.5 for axis in axes):
+            raise c.refuse("lengths that a ratio rounds up")
         factors, counts = [factor + 1e-7] * len(axes), [None] * len(axes)
     told = {
         name: getattr(c, name) for name in (

@@ -12,7 +12,7 @@ import micrograd_core as mg
 from micrograd_core import Device, Tensor, nn
 from micrograd_core.checkpoints import CheckpointError
 from micrograd_core.errors import MissingExtra, ShapeError, one_of
-from micrograd_models.operators import OPERATORS, Call, Refused, dtype_of
+from micrograd_models.operators import HOST, OPERATORS, Call, Refused, dtype_of
 
 STATISTICS: Final = {"BatchNormalization": (3, 4)}
 """Operands that are no parameters: running means and variances."""
@@ -104,7 +104,7 @@ def _unknown(graph: Any, opsets: dict[str, int]) -> set[str]:
         elif node.op_type == BRANCHES:
             for each in node.attribute:
                 found |= _unknown(each.g, opsets)
-        elif node.op_type not in OPERATORS and node.op_type != "Constant" and not defined(node.op_type, opsets):
+        elif node.op_type not in {*OPERATORS, *HOST, "Constant"} and not defined(node.op_type, opsets):
             found.add(node.op_type)
     return found
 
@@ -126,8 +126,8 @@ def _definition(kind: str, opset: int) -> bool:
     return all(n.op_type in OPERATORS or n.op_type == "Constant" or _definition(n.op_type, opset) for n in nodes)
 
 
-UNDEFINED: Final = frozenset({"Bernoulli", "LinearAttention", "Range", "SequenceMap"})
-"""Operators whose definitions have loops, sequences or draws in them."""
+UNDEFINED: Final = frozenset({"LinearAttention", "SequenceMap"})
+"""Operators whose definitions have loops or sequences in them."""
 
 
 def defined(kind: str, opsets: dict[str, int]) -> bool:
@@ -267,7 +267,7 @@ class ONNXModel(nn.Module):
                 for name in {*_taken(node)}:
                     if last[name] == i and name not in graph.outputs:
                         values.pop(name, None)
-        return [values[name] for name in graph.outputs]
+        return [values.get(name) for name in graph.outputs]
 
     def _called(self, node: Node, taken: list[Any], values: dict[str, Any]) -> Any:
         """The results of a node."""
@@ -279,10 +279,8 @@ class ONNXModel(nn.Module):
             ((name, value),) = ((n, v) for n, v in node.attributes.items() if v is not None)
             return [value if name in ("value", "sparse_value") else np.array(value, _CONSTANTS[name])]
         operator = OPERATORS.get(node.kind)
-        if not any(isinstance(x, Tensor) for x in taken) and not node.kind.startswith("Random") and any(
-            x is not None for x in taken
-        ):
-            return _folded(node, taken)
+        if node.kind in HOST or (taken and not any(isinstance(x, Tensor) for x in taken)):
+            return _folded(node, [None if x is None else _known(x) for x in taken])
         if operator is None:
             return self._defined(node, taken)
         call = Call(node.kind, node.attributes, node.opset, len(node.outputs), self.training)
