@@ -37,6 +37,10 @@ class Graph(NamedTuple):
     inputs: list[str]
     outputs: list[str]
     constants: dict[str, Any]
+    single: frozenset[str]
+    """Constants of one element, as exporters write numbers of the program, not weights."""
+    parameters: dict[str, str]
+    """Names of tensors of the module, by the names that they have in this graph."""
 
 
 def from_onnx(path: str | Path | bytes, *, device: str | Device | None = None) -> ONNXModel:
@@ -140,8 +144,23 @@ def _graph(graph: Any, opsets: dict[str, int]) -> Graph:
     for each in graph.sparse_initializer:
         constants[each.values.name] = _dense(each)
     inputs = [each.name for each in graph.input if each.name not in constants]
-    nodes = [_node(each, opsets) for each in graph.node]
-    return Graph(nodes, inputs, [each.name for each in graph.output], constants)
+    nodes, single = [], set()
+    for each in graph.node:
+        node = _node(each, opsets)
+        if node.kind == "Constant":
+            constants[node.outputs[0]] = value = _constant(node)
+            single |= set(node.outputs) if value.size == 1 else set()
+        else:
+            nodes.append(node)
+    return Graph(nodes, inputs, [each.name for each in graph.output], constants, frozenset(single), {})
+
+
+def _constant(node: Node) -> Any:
+    ((name, value),) = node.attributes.items()
+    if name in ("value", "sparse_value"):
+        return value
+    kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    return np.array(value, kinds[name])
 
 
 def _node(node: Any, opsets: dict[str, int]) -> Node:
@@ -198,21 +217,38 @@ class ONNXModel(nn.Module):
     """
 
     def __init__(self, graph: Graph, device: str | Device | None = None) -> None:
-        statistics = {
-            node.inputs[i] for node in graph.nodes for i in STATISTICS.get(node.kind, ()) if i < len(node.inputs)
-        }
-        shown = {name for node in graph.nodes for i, name in enumerate(node.inputs) if _is_data(node, i)}
         self._tensors: dict[str, Tensor] = {}
-        for name, x in graph.constants.items():
-            floating = isinstance(x, Tensor) or x.dtype.kind == "f"
-            if floating and x.ndim and name in shown:
-                tensor = mg.asarray(x, device=device, copy=True)
-                tensor.requires_grad = name not in statistics
-                self._tensors[name] = tensor
-        constants = {name: x for name, x in graph.constants.items() if name not in self._tensors}
-        self._graph = graph._replace(constants=constants)
-        self._last = {name: i for i, node in enumerate(graph.nodes) for name in _taken(node)}
+        self._graph = self._claimed(graph, device)
+        self._last = {name: i for i, node in enumerate(self._graph.nodes) for name in _taken(node)}
         self.training = False
+
+    def _claimed(self, graph: Graph, device: str | Device | None) -> Graph:
+        """The graph, of which the tensors that can be trained are the module's, and what is constant is computed."""
+        constants, parameters = dict(graph.constants), {}
+        uses = [(name, node, i) for node in graph.nodes for i, name in enumerate(node.inputs) if name in constants]
+        statistics = {name for name, node, i in uses if i in STATISTICS.get(node.kind, ())}
+        shown = {name for name, node, i in uses if i not in OPERATORS.get(node.kind, ("", ()))[1]}
+        for name in shown:
+            x = constants[name]
+            if not (isinstance(x, Tensor) or x.dtype.kind == "f") or not x.ndim or name in graph.single:
+                continue
+            own, count = name, 0
+            while own in self._tensors:  # in another branch
+                own, count = f"{name}_{count}", count + 1
+            tensor = mg.asarray(constants.pop(name), device=device, copy=True)
+            tensor.requires_grad = name not in statistics
+            self._tensors[own], parameters[name] = tensor, own
+        nodes = []
+        for node in graph.nodes:
+            attributes = {
+                name: self._claimed(x, device) if isinstance(x, Graph) else x for name, x in node.attributes.items()
+            }
+            taken = [constants.get(name, self) if name else None for name in node.inputs]
+            if taken and not any(x is self or isinstance(x, Tensor) for x in taken) and node.kind != BRANCHES:
+                constants.update(zip(node.outputs, _folded(node, taken), strict=False))
+            else:
+                nodes.append(node._replace(attributes=attributes))
+        return graph._replace(nodes=nodes, constants=constants, parameters=parameters)
 
     def _contents(self) -> list[tuple[str, Any]]:
         return list(self._tensors.items())
@@ -241,7 +277,6 @@ class ONNXModel(nn.Module):
         missing = [name for name in names if name not in values]
         if missing and any(name in missing for node in self._graph.nodes for name in _taken(node)):
             raise ShapeError(f"ONNXModel: the inputs {one_of(missing)} are missing; there are {one_of(names)}")
-        values |= self._tensors
         found = [self._tensor(x) for x in self._run(self._graph, values, self._last)]
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -253,6 +288,7 @@ class ONNXModel(nn.Module):
 
     def _run(self, graph: Graph, values: dict[str, Any], last: dict[str, int] | None = None) -> list[Any]:
         values |= graph.constants
+        values |= {name: self._tensors[own] for name, own in graph.parameters.items()}
         for i, node in enumerate(graph.nodes):
             taken = [values[name] if name else None for name in node.inputs]
             try:
@@ -275,9 +311,6 @@ class ONNXModel(nn.Module):
             (condition,) = taken
             branch = node.attributes["then_branch" if _known(condition) else "else_branch"]
             return self._run(branch, dict(values))
-        if node.kind == "Constant":
-            ((name, value),) = ((n, v) for n, v in node.attributes.items() if v is not None)
-            return [value if name in ("value", "sparse_value") else np.array(value, _CONSTANTS[name])]
         operator = OPERATORS.get(node.kind)
         if node.kind in HOST or (taken and not any(isinstance(x, Tensor) for x in taken)):
             return _folded(node, [None if x is None else _known(x) for x in taken])
@@ -300,9 +333,6 @@ class ONNXModel(nn.Module):
         return self._run(body, {name: given.get(name) for name in ("", *body.inputs)})
 
 
-_CONSTANTS: Final = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
-
-
 def _taken(node: Node) -> list[str]:
     """Names that a node takes, or its branches do."""
     found = [name for name in node.inputs if name]
@@ -310,11 +340,6 @@ def _taken(node: Node) -> list[str]:
         if isinstance(each, Graph):
             found += [name for inner in each.nodes for name in _taken(inner)] + each.outputs
     return found
-
-
-def _is_data(node: Node, i: int) -> bool:
-    """Whether an operand is numbers, rather than a shape, an axis or a count; of branches it may be either."""
-    return node.kind not in OPERATORS or i not in OPERATORS[node.kind].known
 
 
 def _known(x: Any) -> Any:
@@ -370,9 +395,12 @@ def _body(proto: bytes, opset: int, types: tuple[Any, ...]) -> Graph:
     opsets = {each.domain or "ai.onnx": each.version for each in function.opset_import} or {"ai.onnx": opset}
     own = {each.name: each.default_value for each in schema.attributes.values() if each.default_value.name}
     own |= {each.name: each for each in node.attribute}
-    nodes = []
+    body = onnx.GraphProto(
+        input=[onnx.ValueInfoProto(name=name) for name in function.input],
+        output=[onnx.ValueInfoProto(name=name) for name in function.output],
+    )
     for each in function.node:
-        copy = onnx.NodeProto()
+        copy = body.node.add()
         copy.CopyFrom(each)
         del copy.attribute[:]
         for attribute in each.attribute:
@@ -382,7 +410,7 @@ def _body(proto: bytes, opset: int, types: tuple[Any, ...]) -> Graph:
                 filled = copy.attribute.add()
                 filled.CopyFrom(own[attribute.ref_attr_name])
                 filled.name = attribute.name
-        if _unknown(onnx.GraphProto(node=[copy]), opsets):
-            raise Refused(f"from_onnx: {node.op_type} is defined by {copy.op_type}, which is not computed here")
-        nodes.append(_node(copy, opsets))
-    return Graph(nodes, list(function.input), list(function.output), {})
+    unknown = sorted(_unknown(body, opsets))
+    if unknown:
+        raise Refused(f"from_onnx: {node.op_type} is defined by {', '.join(unknown)}, which is not computed here")
+    return _graph(body, opsets)
