@@ -418,7 +418,7 @@ def _range(c: Call, start: Any, stop: Any, step: Any) -> Any:
 
 @_operator("ConstantOfShape", known=(0,))
 def _constant_of_shape(c: Call, shape: Any) -> Any:
-    value = np.zeros(1, np.float32) if c.value is None else c.value
+    value = np.zeros(1, np.float32) if c.value is None else c.value.array
     return np.full(tuple(_ints(shape)), value.reshape(()), dtype=value.dtype)
 
 

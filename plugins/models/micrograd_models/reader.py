@@ -19,27 +19,48 @@ STATISTICS: Final = {"BatchNormalization": (3, 4)}
 BRANCHES: Final = "If"
 
 
+class Constant(NamedTuple):
+    """An array that cannot change."""
+
+    data: bytes
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def array(self) -> Any:
+        """The array."""
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape)
+
+
+Pairs = tuple[tuple[str, Any], ...]
+
+
 class Node(NamedTuple):
     """An operator, the names of what it takes and makes, and its attributes."""
 
     kind: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: dict[str, Any]
+    attributes: Pairs
     opset: int
     proto: bytes
+    done: tuple[str, ...] = ()
+    """Names that no later node takes."""
 
 
 class Graph(NamedTuple):
-    """Nodes in their order, and what goes in and comes out, by name."""
+    """Nodes in their order, and what goes in and comes out, by name.
 
-    nodes: list[Node]
-    inputs: list[str]
-    outputs: list[str]
-    constants: dict[str, Any]
+    Nothing in it can change, so that `jit` need not look whether it has.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Pairs
     single: frozenset[str]
     """Constants of one element, as exporters write numbers of the program, not weights."""
-    parameters: dict[str, str]
+    parameters: Pairs = ()
     """Names of tensors of the module, by the names that they have in this graph."""
 
 
@@ -149,18 +170,25 @@ def _graph(graph: Any, opsets: dict[str, int]) -> Graph:
         node = _node(each, opsets)
         if node.kind == "Constant":
             constants[node.outputs[0]] = value = _constant(node)
-            single |= set(node.outputs) if value.size == 1 else set()
+            single |= set(node.outputs) if len(value.shape) < 2 and value.shape in ((), (1,)) else set()
         else:
             nodes.append(node)
-    return Graph(nodes, inputs, [each.name for each in graph.output], constants, frozenset(single), {})
+    return Graph(
+        tuple(nodes), tuple(inputs), tuple(each.name for each in graph.output), tuple(constants.items()), frozenset(single)
+    )
 
 
 def _constant(node: Node) -> Any:
-    ((name, value),) = node.attributes.items()
+    ((name, value),) = node.attributes
     if name in ("value", "sparse_value"):
         return value
     kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
-    return np.array(value, kinds[name])
+    return _kept(np.array(value, kinds[name]))
+
+
+def _kept(x: Any) -> Any:
+    """What cannot change, of an array."""
+    return x if isinstance(x, Tensor) else Constant(x.tobytes(), x.dtype.str, x.shape)
 
 
 def _node(node: Any, opsets: dict[str, int]) -> Node:
@@ -170,7 +198,8 @@ def _node(node: Any, opsets: dict[str, int]) -> Node:
     schema = onnx.defs.get_schema(node.op_type, opset)
     defaults = [each.default_value for each in schema.attributes.values() if each.default_value.name]
     attributes = {each.name: _attribute(each, opsets) for each in [*defaults, *node.attribute]}
-    return Node(node.op_type, tuple(node.input), tuple(node.output), attributes, opset, node.SerializeToString())
+    names = tuple(node.input), tuple(node.output)
+    return Node(node.op_type, *names, tuple(attributes.items()), opset, node.SerializeToString())
 
 
 def _attribute(attribute: Any, opsets: dict[str, int]) -> Any:
@@ -186,7 +215,7 @@ def _attribute(attribute: Any, opsets: dict[str, int]) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, (list, tuple)) or hasattr(value, "__iter__"):
-        return [each.decode() if isinstance(each, bytes) else each for each in value]
+        return tuple(each.decode() if isinstance(each, bytes) else each for each in value)
     return value
 
 
@@ -196,7 +225,7 @@ def _array(tensor: Any, where: str) -> Any:
     if onnx.TensorProto.DataType.Name(tensor.data_type) == "BFLOAT16":
         return mg.asarray(onnx.numpy_helper.to_array(tensor).astype(np.float32)).astype("bfloat16")
     dtype_of(tensor.data_type, where)
-    return onnx.numpy_helper.to_array(tensor)
+    return _kept(onnx.numpy_helper.to_array(tensor))
 
 
 def _dense(tensor: Any) -> Any:
@@ -205,7 +234,7 @@ def _dense(tensor: Any) -> Any:
     values, places = onnx.numpy_helper.to_array(tensor.values), onnx.numpy_helper.to_array(tensor.indices)
     found = np.zeros(tuple(tensor.dims), values.dtype)
     found[tuple(places.T) if places.ndim > 1 else np.unravel_index(places, found.shape)] = values
-    return found
+    return _kept(found)
 
 
 class ONNXModel(nn.Module):
@@ -219,12 +248,12 @@ class ONNXModel(nn.Module):
     def __init__(self, graph: Graph, device: str | Device | None = None) -> None:
         self._tensors: dict[str, Tensor] = {}
         self._graph = self._claimed(graph, device)
-        self._last = {name: i for i, node in enumerate(self._graph.nodes) for name in _taken(node)}
         self.training = False
 
     def _claimed(self, graph: Graph, device: str | Device | None) -> Graph:
         """The graph, of which the tensors that can be trained are the module's, and what is constant is computed."""
-        constants, parameters = dict(graph.constants), {}
+        constants = {name: x.array if isinstance(x, Constant) else x for name, x in graph.constants}
+        parameters: dict[str, str] = {}
         uses = [(name, node, i) for node in graph.nodes for i, name in enumerate(node.inputs) if name in constants]
         statistics = {name for name, node, i in uses if i in STATISTICS.get(node.kind, ())}
         shown = {name for name, node, i in uses if i not in OPERATORS.get(node.kind, ("", ()))[1]}
@@ -240,15 +269,20 @@ class ONNXModel(nn.Module):
             self._tensors[own], parameters[name] = tensor, own
         nodes = []
         for node in graph.nodes:
-            attributes = {
-                name: self._claimed(x, device) if isinstance(x, Graph) else x for name, x in node.attributes.items()
-            }
+            attributes = tuple(
+                (name, self._claimed(x, device) if isinstance(x, Graph) else x) for name, x in node.attributes
+            )
             taken = [constants.get(name, self) if name else None for name in node.inputs]
             if taken and not any(x is self or isinstance(x, Tensor) for x in taken) and node.kind != BRANCHES:
                 constants.update(zip(node.outputs, _folded(node, taken), strict=False))
             else:
                 nodes.append(node._replace(attributes=attributes))
-        return graph._replace(nodes=nodes, constants=constants, parameters=parameters)
+        last = {name: i for i, node in enumerate(nodes) for name in _taken(node) if name not in graph.outputs}
+        ends = [tuple(dict.fromkeys(n for n in _taken(node) if last.get(n) == i)) for i, node in enumerate(nodes)]
+        return graph._replace(
+            nodes=tuple(node._replace(done=done) for node, done in zip(nodes, ends, strict=True)),
+            constants=tuple((name, _kept(x)) for name, x in constants.items()), parameters=tuple(parameters.items()),
+        )  # fmt: skip
 
     def _contents(self) -> list[tuple[str, Any]]:
         return list(self._tensors.items())
@@ -277,7 +311,7 @@ class ONNXModel(nn.Module):
         missing = [name for name in names if name not in values]
         if missing and any(name in missing for node in self._graph.nodes for name in _taken(node)):
             raise ShapeError(f"ONNXModel: the inputs {one_of(missing)} are missing; there are {one_of(names)}")
-        found = [self._tensor(x) for x in self._run(self._graph, values, self._last)]
+        found = [self._tensor(x) for x in self._run(self._graph, values)]
         return found[0] if len(found) == 1 else tuple(found)
 
     def _tensor(self, x: Any) -> Any:
@@ -286,10 +320,10 @@ class ONNXModel(nn.Module):
         place = next((p.device for p in self._tensors.values()), None)
         return mg.asarray(x, device=place)
 
-    def _run(self, graph: Graph, values: dict[str, Any], last: dict[str, int] | None = None) -> list[Any]:
-        values |= graph.constants
-        values |= {name: self._tensors[own] for name, own in graph.parameters.items()}
-        for i, node in enumerate(graph.nodes):
+    def _run(self, graph: Graph, values: dict[str, Any]) -> list[Any]:
+        values |= {name: x.array if isinstance(x, Constant) else x for name, x in graph.constants}
+        values |= {name: self._tensors[own] for name, own in graph.parameters}
+        for node in graph.nodes:
             taken = [values[name] if name else None for name in node.inputs]
             try:
                 found = self._called(node, taken, values)
@@ -299,24 +333,22 @@ class ONNXModel(nn.Module):
                 error.add_note(f"in {node.kind} of the ONNX file, which makes {one_of(node.outputs)}")
                 raise
             values.update(zip(node.outputs, found, strict=False))
-            if last is not None:
-                for name in {*_taken(node)}:
-                    if last[name] == i and name not in graph.outputs:
-                        values.pop(name, None)
+            for name in node.done:
+                values.pop(name, None)
         return [values.get(name) for name in graph.outputs]
 
     def _called(self, node: Node, taken: list[Any], values: dict[str, Any]) -> Any:
         """The results of a node."""
         if node.kind == BRANCHES:
             (condition,) = taken
-            branch = node.attributes["then_branch" if _known(condition) else "else_branch"]
+            branch = dict(node.attributes)["then_branch" if _known(condition) else "else_branch"]
             return self._run(branch, dict(values))
         operator = OPERATORS.get(node.kind)
         if node.kind in HOST or (taken and not any(isinstance(x, Tensor) for x in taken)):
             return _folded(node, [None if x is None else _known(x) for x in taken])
         if operator is None:
             return self._defined(node, taken)
-        call = Call(node.kind, node.attributes, node.opset, len(node.outputs), self.training)
+        call = Call(node.kind, dict(node.attributes), node.opset, len(node.outputs), self.training)
         operands = [
             x if x is None else _known(x) if i in operator.known else self._tensor(x) for i, x in enumerate(taken)
         ]
@@ -336,9 +368,9 @@ class ONNXModel(nn.Module):
 def _taken(node: Node) -> list[str]:
     """Names that a node takes, or its branches do."""
     found = [name for name in node.inputs if name]
-    for each in node.attributes.values():
+    for _, each in node.attributes:
         if isinstance(each, Graph):
-            found += [name for inner in each.nodes for name in _taken(inner)] + each.outputs
+            found += [name for inner in each.nodes for name in _taken(inner)] + [*each.outputs]
     return found
 
 
