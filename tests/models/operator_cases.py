@@ -39,13 +39,7 @@ def _array(x: Any) -> Any:
 
 def _given(x: Any) -> Any:
     x = _array(x)
-    if not isinstance(x, np.ndarray) or x.dtype.kind in "OSU":
-        raise Refused("a sequence, an optional or a string")
-    if x.dtype.name == "bfloat16":
-        return mg.asarray(x.astype(np.float32)).astype("bfloat16")
-    if x.dtype.kind == "V" or x.dtype.name not in np.sctypeDict:
-        raise Refused(f"the dtype {x.dtype}")
-    return mg.asarray(x)
+    return mg.asarray(x.astype(np.float32)).astype("bfloat16") if x.dtype.name == "bfloat16" else mg.asarray(x)
 
 
 def compare(found: Any, wanted: Any, rtol: float, atol: float) -> None:
@@ -59,7 +53,7 @@ def compare(found: Any, wanted: Any, rtol: float, atol: float) -> None:
 
 def run(model: Any, inputs: Any, outputs: Any, rtol: float, atol: float) -> None:
     given = [_given(x) for x in inputs]
-    with mg.no_grad():
+    with mg.no_grad(), np.errstate(all="ignore"):
         found = model(*given)
     for x, wanted in zip(found if isinstance(found, tuple) else (found,), outputs, strict=True):
         compare(x, wanted, rtol, atol)

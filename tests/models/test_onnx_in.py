@@ -22,12 +22,12 @@ onnx = pytest.importorskip("onnx")
 sys.path.insert(0, str(Path(__file__).parent))
 import operator_cases
 
-helper = onnx.helper if hasattr(onnx, "helper") else None
+helper = onnx.helper
 
 
 def file(nodes: list[Any], inputs: list[str], outputs: list[str], opset: int = 20, **tensors: Any) -> bytes:
     """A file of nodes, whose inputs and outputs are of any shape."""
-    infos = [[helper.make_tensor_value_info(n, 1, None) for n in names] for names in (inputs, outputs)]
+    infos = [[helper.make_tensor_value_info(n, 1, ["n"]) for n in names] for names in (inputs, outputs)]
     stored = [onnx.numpy_helper.from_array(np.asarray(x), name) for name, x in tensors.items()]
     graph = helper.make_graph(nodes, "a", *infos, stored)
     made: bytes = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]).SerializeToString()
@@ -132,10 +132,10 @@ def test_what_was_read_is_written_again(tmp_path: Path) -> None:
     read = from_onnx(tmp_path / "a.onnx")
     told = export_onnx(read, x, tmp_path / "b.onnx")
     assert told.because == ""
-    found = [
-        runtime.InferenceSession(tmp_path / name, providers=["CPUExecutionProvider"]).run(None, {key: x.numpy()})[0]
-        for name, key in (("a.onnx", "input"), ("b.onnx", next(iter(told.inputs))))
-    ]
+    found = []
+    for name in ("a.onnx", "b.onnx"):
+        session = runtime.InferenceSession(tmp_path / name, providers=["CPUExecutionProvider"])
+        found.append(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
     again = from_onnx(tmp_path / "b.onnx")
     np.testing.assert_allclose(again(x).detach().numpy(), model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
@@ -175,7 +175,7 @@ def test_shapes_that_are_computed_are_known_under_jit() -> None:
 def test_a_condition_that_is_known_chooses_a_branch() -> None:
     def branch(scale: float) -> Any:
         weight = onnx.numpy_helper.from_array(np.full((2,), scale, np.float32), "w")
-        out = helper.make_tensor_value_info("z", 1, None)
+        out = helper.make_tensor_value_info("z", 1, [2])
         return helper.make_graph([node("Mul", "x w", "z")], "b", [], [out], [weight])
 
     nodes = [node("Equal", "rate fast", "same"), node("If", "same", "y", then_branch=branch(2.0), else_branch=branch(3.0))]
@@ -187,7 +187,7 @@ def test_a_condition_that_is_known_chooses_a_branch() -> None:
     assert model(x, mg.asarray(16)).tolist() == [2.0, 2.0]
     assert mg.jit(lambda x: model(x, 16))(x).tolist() == [2.0, 2.0]
     model(x, 16).sum().backward()
-    assert [p.grad is not None for p in model.parameters()] == [True, False]
+    assert sum(p.grad is not None for p in model.parameters()) == 1
 
 
 def test_functions_of_the_file_are_read() -> None:
@@ -212,7 +212,7 @@ def test_old_files_have_attributes_in_place_of_operands(kind: str, old: dict[str
     outputs = ["y", "z"] if kind == "TopK" else ["y"]
     opset = 9
     types = [7 if name == "z" else 1 for name in outputs]
-    infos = [helper.make_tensor_value_info(name, t, None) for name, t in zip(outputs, types, strict=True)]
+    infos = [helper.make_tensor_value_info(name, t, ["n"]) for name, t in zip(outputs, types, strict=True)]
     given = helper.make_tensor_value_info("x", 1, [1, 4, 5])
     graph = helper.make_graph([helper.make_node(kind, ["x"], outputs, **old)], "a", [given], infos)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8).SerializeToString()

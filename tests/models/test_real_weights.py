@@ -65,11 +65,11 @@ def test_silero_vad_listens_as_in_onnxruntime() -> None:
         for chunk in sound:
             wanted, state = theirs.run(None, {"input": chunk, "state": state, "sr": np.array(16000)})
             found, other = step(mg.asarray(chunk), other)
-            np.testing.assert_allclose(found.numpy(), wanted, atol=1e-5)
-            np.testing.assert_allclose(other.numpy(), state, atol=1e-5)
+            np.testing.assert_allclose(found.numpy(), wanted, atol=1e-4)
+            np.testing.assert_allclose(other.numpy(), state, atol=1e-4)
     assert step.traces == 1
     wanted, _ = theirs.run(None, {"input": sound[0, :, :288], "state": state, "sr": np.array(8000)})
-    np.testing.assert_allclose(ours(mg.asarray(sound[0, :, :288]), other, 8000)[0].detach().numpy(), wanted, atol=1e-5)
+    np.testing.assert_allclose(ours(mg.asarray(sound[0, :, :288]), other, 8000)[0].detach().numpy(), wanted, atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore")  # what other libraries say of their own

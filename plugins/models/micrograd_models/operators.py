@@ -90,7 +90,6 @@ _WITH: Final[dict[str, Callable[..., Any]]] = {
     "Identity": lambda c, x: x,
     "LeakyRelu": lambda c, x: F.leaky_relu(x, c.alpha),
     "Mean": lambda c, *xs: reduce(mg.add, xs) / len(xs),
-    "PRelu": lambda c, x, slope: mg.where(x < 0, slope * x, x),
     "Selu": lambda c, x: c.gamma * mg.where(x > 0, x, c.alpha * mg.expm1(mg.minimum(x, 0))),
     "Swish": lambda c, x: x * mg.sigmoid(c.alpha * x),
     "ThresholdedRelu": lambda c, x: mg.where(x > c.alpha, x, 0),
@@ -116,6 +115,12 @@ def dtype_of(number: int, where: str) -> str:
         raise Refused(f"from_onnx: {where} has the dtype {name}, which micrograd does not have; there are "
                       f"{mg.errors.one_of(TYPES.values())}")  # fmt: skip
     return TYPES[number]
+
+
+@_operator("PRelu")
+def _prelu(c: Call, x: Tensor, slope: Tensor) -> Tensor:
+    """Before opset 7 with a slope for each channel."""
+    return mg.where(x < 0, (_along(slope, 1, x.ndim) if c.opset < 7 else slope) * x, x)
 
 
 @_operator("Cast")

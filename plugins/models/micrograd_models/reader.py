@@ -99,11 +99,12 @@ def from_onnx(path: str | Path | bytes, *, device: str | Device | None = None) -
     """
     try:
         import onnx
+        import onnx.inliner
     except ImportError as error:
         raise MissingExtra("from_onnx", "onnx", "models") from error
     try:
         proto = onnx.load_from_string(path) if isinstance(path, bytes) else onnx.load(path)
-        onnx.checker.check_model(proto)
+        onnx.checker.check_model(proto if isinstance(path, bytes) else path)
         proto = onnx.inliner.inline_local_functions(proto) if proto.functions else proto
     except OSError as error:
         raise CheckpointError(f"from_onnx: cannot read {str(path)!r}: {error.strerror or error}") from error
@@ -113,6 +114,10 @@ def from_onnx(path: str | Path | bytes, *, device: str | Device | None = None) -
     unknown = sorted(_unknown(proto.graph, opsets))
     if unknown:
         raise Refused(f"from_onnx: {_named(path)} asks for {', '.join(unknown)}, which is not computed here")
+    for each in proto.graph.input:
+        if each.type.WhichOneof("value") != "tensor_type":
+            raise Refused(f"from_onnx: the input {each.name!r} of {_named(path)} is no tensor")
+        dtype_of(each.type.tensor_type.elem_type, f"the input {each.name!r}")
     return ONNXModel(_graph(proto.graph, opsets), device)
 
 
