@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,22 +92,27 @@ def table() -> str:
     by: dict[str, collections.Counter[str]] = {}
     for x in found:
         by.setdefault(x.operator, collections.Counter())[x.result] += 1
-    rows = ["", f"onnx {onnx.__version__} carries {len(found):,} cases: {counts['passed']:,} pass, {counts['refused']} are "
-            f"refused, and {counts['draws']} draw random numbers. With passed cases, and of how many where some are refused:",
-            ""]  # fmt: skip
+    passed = f"{counts['passed']:,} pass, {counts['refused']} are refused, and {counts['draws']} draw random numbers"
+    first = f"onnx {onnx.__version__} carries {len(found):,} cases: {passed}. These operators have cases that pass; "
+    last = "so many each, and of how many where some are refused, most of them for dtypes that micrograd does not have:"
+    rows = ["", *_wrapped(first + last), ""]
     computed = []
     for name in sorted(filter(None, by)):
-        passed, whole = by[name]["passed"], by[name].total()
-        if passed or by[name]["draws"]:
-            computed.append(f"{name} {passed}" + (f"/{whole}" if by[name]["refused"] else ""))
+        passes, whole = by[name]["passed"], by[name].total()
+        if passes or by[name]["draws"]:
+            computed.append(f"{name} {passes}" + (f"/{whole}" if by[name]["refused"] else ""))
     refused = sorted(name for name in filter(None, by) if not (by[name]["passed"] or by[name]["draws"]))
-    rows += _wrapped("| " + ", ".join(computed)) + ["", "Refused by name:", "", *_wrapped(", ".join(refused) + ".")]
-    return "\n".join(rows).replace("| ", "", 1) + "\n"
+    rows += [
+        *_wrapped(f"{', '.join(computed)}."),
+        "",
+        "These are refused by name:",
+        "",
+        *_wrapped(f"{', '.join(refused)}."),
+    ]
+    return "\n".join(rows) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:
-    import textwrap
-
     return textwrap.wrap(text, 120, break_long_words=False)
 
 

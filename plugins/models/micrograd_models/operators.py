@@ -118,18 +118,18 @@ def dtype_of(number: int, where: str) -> str:
 
 
 @_operator("PRelu")
-def _prelu(c: Call, x: Tensor, slope: Tensor) -> Tensor:
+def _prelu(c: Call, x: Tensor, slope: Tensor) -> Any:
     """Before opset 7 with a slope for each channel."""
     return mg.where(x < 0, (_along(slope, 1, x.ndim) if c.opset < 7 else slope) * x, x)
 
 
 @_operator("Cast")
-def _cast(c: Call, x: Tensor) -> Tensor:
+def _cast(c: Call, x: Tensor) -> Any:
     return x.astype(dtype_of(c.to, "Cast"))
 
 
 @_operator("Div")
-def _div(c: Call, x: Tensor, y: Tensor) -> Tensor:
+def _div(c: Call, x: Tensor, y: Tensor) -> Any:
     """Of integers toward zero."""
     if x.dtype.is_floating:
         return x / y
@@ -139,35 +139,35 @@ def _div(c: Call, x: Tensor, y: Tensor) -> Tensor:
 
 
 @_operator("Mod")
-def _mod(c: Call, x: Tensor, y: Tensor) -> Tensor:
+def _mod(c: Call, x: Tensor, y: Tensor) -> Any:
     return mg.fmod(x, y) if c.fmod else mg.remainder(x, y)
 
 
 @_operator("BitShift")
-def _bit_shift(c: Call, x: Tensor, y: Tensor) -> Tensor:
+def _bit_shift(c: Call, x: Tensor, y: Tensor) -> Any:
     return (mg.bitwise_left_shift if c.direction == "LEFT" else mg.bitwise_right_shift)(x, y)
 
 
 @_operator("IsInf")
-def _is_inf(c: Call, x: Tensor) -> Tensor:
+def _is_inf(c: Call, x: Tensor) -> Any:
     return mg.isinf(x) & (((x > 0) & bool(c.detect_positive)) | ((x < 0) & bool(c.detect_negative)))
 
 
 @_operator("Clip")
-def _clip(c: Call, x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+def _clip(c: Call, x: Tensor, low: Any = None, high: Any = None) -> Any:
     low, high = (c.min if low is None else low), (c.max if high is None else high)
     x = x if low is None else mg.maximum(x, low)
     return x if high is None else mg.minimum(x, high)
 
 
 @_operator("Shrink")
-def _shrink(c: Call, x: Tensor) -> Tensor:
+def _shrink(c: Call, x: Tensor) -> Any:
     found = mg.where(x < -c.lambd, x + c.bias, mg.where(x > c.lambd, x - c.bias, mg.zeros_like(x)))
     return found.astype(x.dtype)
 
 
 @_operator("CumSum", "CumProd", known=(1,))
-def _cumulative(c: Call, x: Tensor, axis: Any) -> Tensor:
+def _cumulative(c: Call, x: Tensor, axis: Any) -> Any:
     (axis,) = _ints(axis)
     accumulate = mg.cumulative_sum if c.kind == "CumSum" else mg.cumulative_prod
     x = mg.flip(x, axis=axis) if c.reverse else x
@@ -177,13 +177,13 @@ def _cumulative(c: Call, x: Tensor, axis: Any) -> Tensor:
     return mg.flip(found, axis=axis) if c.reverse else found
 
 
-def _sliced(x: Tensor, axis: int, start: int | None, stop: int | None, step: int = 1) -> Tensor:
+def _sliced(x: Tensor, axis: int, start: int | None, stop: int | None, step: int = 1) -> Any:
     return x[(*[slice(None)] * (axis % x.ndim), slice(start, stop, step))]
 
 
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────
 
-_REDUCTIONS: Final[dict[str, Callable[..., Tensor]]] = {
+_REDUCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "Sum": mg.sum, "Mean": mg.mean, "Max": mg.max, "Min": mg.min, "Prod": mg.prod,
     "L1": lambda x, **how: mg.sum(mg.abs(x), **how), "L2": lambda x, **how: mg.sqrt(mg.sum(x * x, **how)),
     "SumSquare": lambda x, **how: mg.sum(x * x, **how), "LogSum": lambda x, **how: mg.log(mg.sum(x, **how)),
@@ -192,7 +192,7 @@ _REDUCTIONS: Final[dict[str, Callable[..., Tensor]]] = {
 
 
 @_operator(*[f"Reduce{name}" for name in _REDUCTIONS], known=(1,))
-def _reduce(c: Call, x: Tensor, axes: Any = None) -> Tensor:
+def _reduce(c: Call, x: Tensor, axes: Any = None) -> Any:
     axes = c.axes if axes is None else _ints(axes)
     axis = tuple(axes) if axes or (c.noop_with_empty_axes and axes is not None) else None
     if not axes and c.noop_with_empty_axes:
@@ -209,7 +209,7 @@ def _reduce(c: Call, x: Tensor, axes: Any = None) -> Tensor:
 
 
 @_operator("ArgMax", "ArgMin")
-def _arg(c: Call, x: Tensor) -> Tensor:
+def _arg(c: Call, x: Tensor) -> Any:
     find = mg.argmax if c.kind == "ArgMax" else mg.argmin
     if c.select_last_index:
         return x.shape[c.axis] - 1 - find(mg.flip(x, axis=c.axis), axis=c.axis, keepdims=bool(c.keepdims))
@@ -217,7 +217,7 @@ def _arg(c: Call, x: Tensor) -> Tensor:
 
 
 @_operator("Softmax", "LogSoftmax", "Hardmax")
-def _softmax(c: Call, x: Tensor) -> Tensor:
+def _softmax(c: Call, x: Tensor) -> Any:
     """Before opset 13 of all axes from the named one on."""
     axis = c.axis
     flat = x
@@ -253,30 +253,30 @@ def _size(c: Call, x: Tensor) -> Any:
 
 
 @_operator("Reshape", known=(1,))
-def _reshape(c: Call, x: Tensor, shape: Any = None) -> Tensor:
+def _reshape(c: Call, x: Tensor, shape: Any = None) -> Any:
     wanted = c.shape if shape is None else _ints(shape)
     return x.reshape(tuple(x.shape[i] if n == 0 and not c.allowzero else n for i, n in enumerate(wanted)))
 
 
 @_operator("Flatten")
-def _flatten(c: Call, x: Tensor) -> Tensor:
+def _flatten(c: Call, x: Tensor) -> Any:
     axis = c.axis + x.ndim if c.axis < 0 else c.axis
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 @_operator("Transpose")
-def _transpose(c: Call, x: Tensor) -> Tensor:
+def _transpose(c: Call, x: Tensor) -> Any:
     return mg.permute_dims(x, tuple(range(x.ndim)[::-1] if c.perm is None else c.perm))
 
 
 @_operator("Squeeze", known=(1,))
-def _squeeze(c: Call, x: Tensor, axes: Any = None) -> Tensor:
+def _squeeze(c: Call, x: Tensor, axes: Any = None) -> Any:
     wanted = c.axes if axes is None else _ints(axes)
     return mg.squeeze(x, tuple(i for i, n in enumerate(x.shape) if n == 1) if wanted is None else tuple(wanted))
 
 
 @_operator("Unsqueeze", known=(1,))
-def _unsqueeze(c: Call, x: Tensor, axes: Any = None) -> Tensor:
+def _unsqueeze(c: Call, x: Tensor, axes: Any = None) -> Any:
     wanted = c.axes if axes is None else _ints(axes)
     rank = x.ndim + len(wanted)
     rest = iter(x.shape)
@@ -285,17 +285,17 @@ def _unsqueeze(c: Call, x: Tensor, axes: Any = None) -> Tensor:
 
 
 @_operator("Expand", known=(1,))
-def _expand(c: Call, x: Tensor, shape: Any) -> Tensor:
+def _expand(c: Call, x: Tensor, shape: Any) -> Any:
     return mg.broadcast_to(x, mg.broadcast_shapes(x.shape, tuple(_ints(shape))))
 
 
 @_operator("Tile", known=(1,))
-def _tile(c: Call, x: Tensor, repeats: Any) -> Tensor:
+def _tile(c: Call, x: Tensor, repeats: Any) -> Any:
     return mg.tile(x, tuple(_ints(repeats)))
 
 
 @_operator("Concat")
-def _concat(c: Call, *xs: Tensor) -> Tensor:
+def _concat(c: Call, *xs: Tensor) -> Any:
     return mg.concat(xs, axis=c.axis)
 
 
@@ -310,7 +310,7 @@ def _split(c: Call, x: Tensor, lengths: Any = None) -> Any:
 
 
 @_operator("Slice", known=(1, 2, 3, 4))
-def _slice(c: Call, x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Tensor:
+def _slice(c: Call, x: Tensor, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
     first, last = (c.starts, c.ends) if starts is None else (_ints(starts), _ints(ends))
     where = c.axes if axes is None else _ints(axes)
     key = [slice(None)] * x.ndim
@@ -322,7 +322,7 @@ def _slice(c: Call, x: Tensor, starts: Any = None, ends: Any = None, axes: Any =
 
 
 @_operator("Pad", known=(1, 3))
-def _pad(c: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None) -> Tensor:
+def _pad(c: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
     widths = (c.pads or c.paddings) if pads is None else _ints(pads)
     where = range(x.ndim) if axes is None else [axis % x.ndim for axis in _ints(axes)]
     around, key = [(0, 0)] * x.ndim, [slice(None)] * x.ndim
@@ -340,31 +340,31 @@ def _pad(c: Call, x: Tensor, pads: Any = None, value: Any = None, axes: Any = No
     return mg.where(inside, mg.pad(x, around), fill.reshape(()))
 
 
-def _counted(indices: Tensor, length: int) -> Tensor:
+def _counted(indices: Tensor, length: int) -> Any:
     """Indices of which negative ones counted from the end."""
     return mg.where(indices < 0, indices + length, indices)
 
 
 @_operator("Gather")
-def _gather(c: Call, x: Tensor, indices: Tensor) -> Tensor:
+def _gather(c: Call, x: Tensor, indices: Tensor) -> Any:
     return mg.take(x, indices, axis=c.axis)
 
 
 @_operator("GatherElements")
-def _gather_elements(c: Call, x: Tensor, indices: Tensor) -> Tensor:
+def _gather_elements(c: Call, x: Tensor, indices: Tensor) -> Any:
     return mg.gather(x, c.axis, _counted(indices, x.shape[c.axis]))
 
 
-def _places(indices: Tensor, shape: Sequence[int]) -> Tensor:
+def _places(indices: Tensor, shape: Sequence[int]) -> Any:
     """Places in memory of elements (or slices) that the last axis of indices names."""
     found: Any = 0
     for i, length in enumerate(shape):
         found = found * length + _counted(indices[..., i], length)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @_operator("GatherND")
-def _gather_nd(c: Call, x: Tensor, indices: Tensor) -> Tensor:
+def _gather_nd(c: Call, x: Tensor, indices: Tensor) -> Any:
     batch, named = c.batch_dims or 0, indices.shape[-1]
     shape = x.shape[batch : batch + named]
     places, rows = _places(indices, shape), math.prod(x.shape[:batch])
@@ -378,13 +378,13 @@ _REDUCED: Final = {"none": "replace", "add": "sum", "mul": "prod", "max": "amax"
 
 
 @_operator("ScatterElements", "Scatter")
-def _scatter_elements(c: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+def _scatter_elements(c: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Any:
     places = _counted(indices, x.shape[c.axis])
     return mg.scatter_reduce(x, c.axis, places, updates, _REDUCED[c.reduction or "none"])
 
 
 @_operator("ScatterND")
-def _scatter_nd(c: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+def _scatter_nd(c: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Any:
     named = indices.shape[-1]
     places = _places(indices, x.shape[:named]).reshape(-1)
     rows = x.reshape(math.prod(x.shape[:named]), -1)
@@ -395,7 +395,7 @@ def _scatter_nd(c: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
 
 
 @_operator("TensorScatter")
-def _tensor_scatter(c: Call, x: Tensor, updates: Tensor, starts: Any = None) -> Tensor:
+def _tensor_scatter(c: Call, x: Tensor, updates: Tensor, starts: Any = None) -> Any:
     axis = c.axis % x.ndim
     places = mg.arange(updates.shape[axis], device=x.device)
     places = places.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
@@ -406,7 +406,7 @@ def _tensor_scatter(c: Call, x: Tensor, updates: Tensor, starts: Any = None) -> 
 
 
 @_operator("OneHot", known=(1,))
-def _one_hot(c: Call, indices: Tensor, depth: Any, values: Tensor) -> Tensor:
+def _one_hot(c: Call, indices: Tensor, depth: Any, values: Tensor) -> Any:
     (count,) = _ints(depth)
     axis = c.axis % (indices.ndim + 1)
     places = mg.expand_dims(_counted(indices.astype("int64"), count), axis=axis)
@@ -428,30 +428,30 @@ def _constant_of_shape(c: Call, shape: Any) -> Any:
 
 
 @_operator("EyeLike")
-def _eye_like(c: Call, x: Tensor) -> Tensor:
+def _eye_like(c: Call, x: Tensor) -> Any:
     dtype = x.dtype if c.dtype is None else dtype_of(c.dtype, "EyeLike")
     return mg.eye(*x.shape, k=c.k, dtype=dtype, device=x.device)
 
 
 @_operator("Trilu", known=(1,))
-def _trilu(c: Call, x: Tensor, k: Any = None) -> Tensor:
+def _trilu(c: Call, x: Tensor, k: Any = None) -> Any:
     (diagonal,) = [0] if k is None else _ints(k)
     return (mg.triu if c.upper else mg.tril)(x, k=diagonal)
 
 
 @_operator("NonZero")
-def _non_zero(c: Call, x: Tensor) -> Tensor:
+def _non_zero(c: Call, x: Tensor) -> Any:
     return mg.stack(mg.nonzero(x))
 
 
 @_operator("Compress", known=(1,))
-def _compress(c: Call, x: Tensor, condition: Any) -> Tensor:
+def _compress(c: Call, x: Tensor, condition: Any) -> Any:
     x, axis = (x.reshape(-1), 0) if c.axis is None else (x, c.axis)
     return mg.take(x, mg.asarray(np.flatnonzero(condition), dtype="int64", device=x.device), axis=axis)
 
 
 @_operator("DepthToSpace", "SpaceToDepth")
-def _blocks(c: Call, x: Tensor) -> Tensor:
+def _blocks(c: Call, x: Tensor) -> Any:
     n, channels, height, width = x.shape
     size = c.blocksize
     if c.kind == "SpaceToDepth":
@@ -467,7 +467,7 @@ def _blocks(c: Call, x: Tensor) -> Tensor:
 
 
 @_operator("ReverseSequence")
-def _reverse_sequence(c: Call, x: Tensor, lengths: Tensor) -> Tensor:
+def _reverse_sequence(c: Call, x: Tensor, lengths: Tensor) -> Any:
     shape = [1] * x.ndim
     places = mg.arange(x.shape[c.time_axis], device=x.device)
     places = places.reshape([-1 if i == c.time_axis else 1 for i in range(x.ndim)])
@@ -481,7 +481,7 @@ def _reverse_sequence(c: Call, x: Tensor, lengths: Tensor) -> Tensor:
 
 
 @_operator("Gemm")
-def _gemm(c: Call, a: Tensor, b: Tensor, bias: Any = None) -> Tensor:
+def _gemm(c: Call, a: Tensor, b: Tensor, bias: Any = None) -> Any:
     a = a.T if c.transA else a
     if c.alpha == c.beta == 1 and (bias is None or bias.shape == (b.shape[0 if c.transB else 1],)):
         return F.linear(a, b if c.transB else b.T, bias)
@@ -491,11 +491,11 @@ def _gemm(c: Call, a: Tensor, b: Tensor, bias: Any = None) -> Tensor:
 
 
 @_operator("Einsum")
-def _einsum(c: Call, *xs: Tensor) -> Tensor:
+def _einsum(c: Call, *xs: Tensor) -> Any:
     return mg.einsum(c.equation, *xs)
 
 
-def _along(x: Tensor, axis: int, rank: int) -> Tensor:
+def _along(x: Tensor, axis: int, rank: int) -> Any:
     """A number for each place along an axis, as an array of the same rank."""
     return x if x.ndim != 1 or x.size == 1 else x.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
 
@@ -510,7 +510,7 @@ def _blocked(x: Any, like: Tensor, c: Call) -> Any:
 
 
 @_operator("DequantizeLinear")
-def _dequantize(c: Call, x: Tensor, scale: Tensor, zero: Any = None) -> Tensor:
+def _dequantize(c: Call, x: Tensor, scale: Tensor, zero: Any = None) -> Any:
     factor, zero = _blocked(scale, x, c), _blocked(zero, x, c)
     value = x.astype(scale.dtype)
     found = (value if zero is None else value - zero.astype(scale.dtype)) * factor
@@ -518,7 +518,7 @@ def _dequantize(c: Call, x: Tensor, scale: Tensor, zero: Any = None) -> Tensor:
 
 
 @_operator("QuantizeLinear")
-def _quantize(c: Call, x: Tensor, scale: Tensor, zero: Any = None) -> Tensor:
+def _quantize(c: Call, x: Tensor, scale: Tensor, zero: Any = None) -> Any:
     dtype = zero.dtype if zero is not None else mg.asarray(0, dtype=dtype_of(c.output_dtype or 2, c.kind)).dtype
     found = mg.round(x / _blocked(scale, x, c).astype(x.dtype)).astype("float64")
     if zero is not None:
@@ -527,18 +527,18 @@ def _quantize(c: Call, x: Tensor, scale: Tensor, zero: Any = None) -> Tensor:
     return mg.clip(found, limits.min, limits.max).astype(dtype)
 
 
-def _shifted(x: Tensor, zero: Any, axis: int) -> Tensor:
+def _shifted(x: Tensor, zero: Any, axis: int) -> Any:
     x = x.astype("float64")  # holds sums of products of 8 bits exactly
     return x if zero is None else x - _along(zero.astype("float64"), axis, x.ndim)
 
 
 @_operator("MatMulInteger")
-def _matmul_integer(c: Call, a: Tensor, b: Tensor, a_zero: Any = None, b_zero: Any = None) -> Tensor:
+def _matmul_integer(c: Call, a: Tensor, b: Tensor, a_zero: Any = None, b_zero: Any = None) -> Any:
     return mg.matmul(_shifted(a, a_zero, -2), _shifted(b, b_zero, -1)).astype("int32")
 
 
 @_operator("QLinearMatMul")
-def _q_linear_matmul(c: Call, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, *out: Any) -> Tensor:
+def _q_linear_matmul(c: Call, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, *out: Any) -> Any:
     found = mg.matmul(
         _shifted(a, a_zero, -2) * _along(a_scale.astype("float64"), -2, a.ndim),
         _shifted(b, b_zero, -1) * _along(b_scale.astype("float64"), -1, b.ndim),
@@ -567,9 +567,7 @@ def _windows(c: Call, lengths: Sequence[int], kernel: Sequence[int]) -> _Windows
     reach = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
     pads = c.pads or [0] * 2 * rank
     if c.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        whole = [
-            max((-(-n // s) - 1) * s + r - n, 0) for n, s, r in zip(lengths, strides, reach, strict=True)
-        ]
+        whole = [max((-(-n // s) - 1) * s + r - n, 0) for n, s, r in zip(lengths, strides, reach, strict=True)]
         smaller, larger = [n // 2 for n in whole], [n - n // 2 for n in whole]
         pads = smaller + larger if c.auto_pad == "SAME_UPPER" else larger + smaller
     elif c.auto_pad == "VALID":
@@ -585,13 +583,13 @@ def _windows(c: Call, lengths: Sequence[int], kernel: Sequence[int]) -> _Windows
     return _Windows(list(kernel), list(strides), list(dilations), before, after, extra)
 
 
-def _padded(x: Tensor, w: _Windows, fill: float, extra: bool = True) -> Tensor:
+def _padded(x: Tensor, w: _Windows, fill: float, extra: bool = True) -> Any:
     more = w.extra if extra else [0] * len(w.extra)
     around = [(0, 0), (0, 0), *zip(w.before, [a + b for a, b in zip(w.after, more, strict=True)], strict=True)]
     return x if not any(map(any, around)) else mg.pad(x, around, constant_values=fill)
 
 
-def _of_rank(name: str, rank: int) -> Callable[..., Tensor]:
+def _of_rank(name: str, rank: int) -> Callable[..., Any]:
     """One of ``conv1d``, ``conv2d`` and ``conv3d``, say."""
     if not 1 <= rank <= 3:
         raise Refused(f"from_onnx: {name} is computed along 1, 2 or 3 axes here, not {rank}")
@@ -599,17 +597,17 @@ def _of_rank(name: str, rank: int) -> Callable[..., Tensor]:
 
 
 @_operator("Conv")
-def _conv(c: Call, x: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+def _conv(c: Call, x: Tensor, weight: Tensor, bias: Any = None) -> Any:
     w = _windows(c, x.shape[2:], weight.shape[2:])
     padding = w.before
     if w.before != w.after:
         x, padding = _padded(x, w, 0), [0] * len(w.before)
-    how = {"stride": tuple(w.strides), "padding": tuple(padding), "dilation": tuple(w.dilations)}
+    how: dict[str, Any] = {"stride": tuple(w.strides), "padding": tuple(padding), "dilation": tuple(w.dilations)}
     return _of_rank("conv", x.ndim - 2)(x, weight, bias, groups=c.group, **how)
 
 
 @_operator("ConvInteger")
-def _conv_integer(c: Call, x: Tensor, weight: Tensor, x_zero: Any = None, w_zero: Any = None) -> Tensor:
+def _conv_integer(c: Call, x: Tensor, weight: Tensor, x_zero: Any = None, w_zero: Any = None) -> Any:
     return _conv(c, _shifted(x, x_zero, 0), _shifted(weight, w_zero, 0)).astype("int32")
 
 
@@ -617,14 +615,14 @@ def _conv_integer(c: Call, x: Tensor, weight: Tensor, x_zero: Any = None, w_zero
 def _q_linear_conv(
     c: Call, x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any,
     bias: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     found = _conv(c, _shifted(x, x_zero, 0), _shifted(w, w_zero, 0), None if bias is None else bias.astype("float64"))
     found = found * _along((x_scale * w_scale).astype("float64"), 1, found.ndim)
     return _quantize(c, found, y_scale.astype("float64"), y_zero)
 
 
 @_operator("ConvTranspose")
-def _conv_transpose(c: Call, x: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+def _conv_transpose(c: Call, x: Tensor, weight: Tensor, bias: Any = None) -> Any:
     rank = x.ndim - 2
     strides, dilations, more = (each or [default] * rank for each, default in (
         (c.strides, 1), (c.dilations, 1), (c.output_padding, 0)))  # fmt: skip
@@ -641,7 +639,7 @@ def _conv_transpose(c: Call, x: Tensor, weight: Tensor, bias: Any = None) -> Ten
         gone = [n + m - out for n, m, out in zip(whole, more, wanted[-rank:], strict=True)]
         halves = [n // 2 for n in gone], [n - n // 2 for n in gone]
         before, after = halves if c.auto_pad == "SAME_UPPER" else halves[::-1]
-    how = {"stride": tuple(strides), "dilation": tuple(dilations), "groups": c.group}
+    how: dict[str, Any] = {"stride": tuple(strides), "dilation": tuple(dilations), "groups": c.group}
     if before == after and min(before) >= 0:
         return _of_rank("conv_transpose", rank)(
             x, weight, bias, padding=tuple(before), output_padding=tuple(more), **how
@@ -659,7 +657,7 @@ def _max_pool(c: Call, x: Tensor) -> Any:
     if not x.dtype.is_floating:
         return _max_pool(c, x.astype("float64")).astype(x.dtype)
     w = _windows(c, x.shape[2:], c.kernel_shape)
-    how = {"stride": tuple(w.strides), "dilation": tuple(w.dilations)}
+    how: dict[str, Any] = {"stride": tuple(w.strides), "dilation": tuple(w.dilations)}
     kernel, rank = tuple(w.kernel), x.ndim - 2
     simple = w.before == w.after and not any(w.extra) and all(2 * p <= k for p, k in zip(w.before, kernel, strict=True))
     if c.results == 1 and simple:
@@ -681,15 +679,15 @@ def _max_pool(c: Call, x: Tensor) -> Any:
     return found, flat + planes.reshape(*x.shape[:2], *[1] * rank)
 
 
-def _summed(c: Call, x: Tensor, w: _Windows, fill: bool = False) -> Tensor:
+def _summed(c: Call, x: Tensor, w: _Windows, fill: bool = False) -> Any:
     """Sums of windows."""
     around = _padded(x, w, 0)
-    how = {"kernel_size": tuple(w.kernel), "stride": tuple(w.strides), "dilation": tuple(w.dilations)}
+    how: dict[str, Any] = {"kernel_size": tuple(w.kernel), "stride": tuple(w.strides), "dilation": tuple(w.dilations)}
     return mg.sum(mg.patches(around, **how), axis=tuple(range(2, x.ndim)))
 
 
 @_operator("AveragePool")
-def _average_pool(c: Call, x: Tensor) -> Tensor:
+def _average_pool(c: Call, x: Tensor) -> Any:
     w = _windows(c, x.shape[2:], c.kernel_shape)
     if not any([*w.before, *w.after, *w.extra]) and set(w.dilations) == {1}:
         return _of_rank("avg_pool", x.ndim - 2)(x, tuple(w.kernel), tuple(w.strides))
@@ -702,12 +700,12 @@ def _average_pool(c: Call, x: Tensor) -> Tensor:
 
 
 @_operator("LpPool")
-def _lp_pool(c: Call, x: Tensor) -> Tensor:
+def _lp_pool(c: Call, x: Tensor) -> Any:
     return _summed(c, mg.abs(x) ** c.p, _windows(c, x.shape[2:], c.kernel_shape)) ** (1 / c.p)
 
 
 @_operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def _global_pool(c: Call, x: Tensor) -> Tensor:
+def _global_pool(c: Call, x: Tensor) -> Any:
     axes = tuple(range(2, x.ndim))
     if c.kind == "GlobalLpPool":
         return mg.sum(mg.abs(x) ** c.p, axis=axes, keepdims=True) ** (1 / c.p)
@@ -715,14 +713,12 @@ def _global_pool(c: Call, x: Tensor) -> Tensor:
 
 
 @_operator("MaxUnpool", known=(2,))
-def _max_unpool(c: Call, x: Tensor, places: Tensor, shape: Any = None) -> Tensor:
+def _max_unpool(c: Call, x: Tensor, places: Tensor, shape: Any = None) -> Any:
     rank = x.ndim - 2
     strides, pads = c.strides or [1] * rank, c.pads or [0] * 2 * rank
     sizes = [
         (n - 1) * s - before - after + k
-        for n, s, before, after, k in zip(
-            x.shape[2:], strides, pads[:rank], pads[rank:], c.kernel_shape, strict=True
-        )
+        for n, s, before, after, k in zip(x.shape[2:], strides, pads[:rank], pads[rank:], c.kernel_shape, strict=True)
     ]
     found = mg.max_unpool(x, places % math.prod(sizes), tuple(sizes))
     wanted = sizes if shape is None else _ints(shape)[2:]
@@ -730,13 +726,13 @@ def _max_unpool(c: Call, x: Tensor, places: Tensor, shape: Any = None) -> Tensor
 
 
 @_operator("Col2Im", known=(1, 2))
-def _col2im(c: Call, x: Tensor, image: Any, block: Any) -> Tensor:
+def _col2im(c: Call, x: Tensor, image: Any, block: Any) -> Any:
     rank = len(block)
     pads = c.pads or [0] * 2 * rank
     if rank != 2:
         raise c.refuse(f"{rank} axes")
     height, width = (n + a + b for n, a, b in zip(_ints(image), pads[:2], pads[2:], strict=True))
-    how = {"dilation": tuple(c.dilations or (1, 1)), "stride": tuple(c.strides or (1, 1))}
+    how: dict[str, Any] = {"dilation": tuple(c.dilations or (1, 1)), "stride": tuple(c.strides or (1, 1))}
     found = F.fold(x, (height, width), tuple(_ints(block)), **how)
     return found[:, :, pads[0] : height - pads[2], pads[1] : width - pads[3]]
 
@@ -749,7 +745,9 @@ def _resizing(told: bytes, length: int, scale: float | None, size: int | None, r
 
     node = onnx.NodeProto.FromString(told)
     graph = onnx.helper.make_graph(
-        [node], "resize", *([onnx.helper.make_tensor_value_info(n, 1, None) for n in names if n] for names in (node.input, node.output))
+        [node],
+        "resize",
+        *([onnx.helper.make_tensor_value_info(n, 1, None) for n in names if n] for names in (node.input, node.output)),
     )
     given = {"x": np.eye(length, dtype=np.float64)}
     if roi is not None:
@@ -759,10 +757,11 @@ def _resizing(told: bytes, length: int, scale: float | None, size: int | None, r
 
 
 @_operator("Resize", "Upsample", known=(1, 2, 3))
-def _resize(c: Call, x: Tensor, *more: Any) -> Tensor:
+def _resize(c: Call, x: Tensor, *more: Any) -> Any:
     """Along one axis after the other, each a product with a matrix, or a choice of elements."""
     import onnx
 
+    roi: Any
     if c.kind == "Upsample":
         roi, scales, sizes = None, c.scales if not more else more[0], None
     else:
@@ -799,18 +798,20 @@ def _resize(c: Call, x: Tensor, *more: Any) -> Tensor:
             x = mg.take(x, mg.asarray(weights.argmax(axis=1), device=x.device), axis=axis)
         else:
             matrix = mg.asarray(weights, dtype=x.dtype if x.dtype.is_floating else "float64", device=x.device)
-            x = mg.moveaxis(mg.matmul(mg.moveaxis(x.astype(matrix.dtype), axis, -1), matrix.T), -1, axis).astype(x.dtype)
+            x = mg.moveaxis(mg.matmul(mg.moveaxis(x.astype(matrix.dtype), axis, -1), matrix.T), -1, axis).astype(
+                x.dtype
+            )
     return x
 
 
 @_operator("GridSample")
-def _grid_sample(c: Call, x: Tensor, grid: Tensor) -> Tensor:
+def _grid_sample(c: Call, x: Tensor, grid: Tensor) -> Any:
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(c.mode, c.mode)
     return F.grid_sample(x, grid, mode, c.padding_mode, bool(c.align_corners))
 
 
 @_operator("AffineGrid", known=(1,))
-def _affine_grid(c: Call, theta: Tensor, size: Any) -> Tensor:
+def _affine_grid(c: Call, theta: Tensor, size: Any) -> Any:
     return F.affine_grid(theta, _ints(size), bool(c.align_corners))
 
 
@@ -823,13 +824,15 @@ def _batch_norm(c: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, v
     if c.training_mode:
         axes = tuple(i for i in range(x.ndim) if i != 1)
         now = mg.mean(x, axis=axes), mg.var(x, axis=axes)
-        moved = [(old * (1 - momentum) + new * momentum).astype(old.dtype) for old, new in zip((mean, var), now, strict=True)]
+        moved = [
+            (old * (1 - momentum) + new * momentum).astype(old.dtype) for old, new in zip((mean, var), now, strict=True)
+        ]
         return F.batch_norm(x, None, None, scale, bias, True, eps=c.epsilon), *moved
     return F.batch_norm(x, mean, var, scale, bias, c.training, momentum, c.epsilon)
 
 
 @_operator("InstanceNormalization")
-def _instance_norm(c: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+def _instance_norm(c: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Any:
     return F.instance_norm(x, weight=scale, bias=bias, eps=c.epsilon)
 
 
@@ -849,7 +852,7 @@ def _layer_norm(c: Call, x: Tensor, scale: Tensor, bias: Any = None) -> Any:
 
 
 @_operator("GroupNormalization")
-def _group_norm(c: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+def _group_norm(c: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Any:
     """Before opset 21 with a scale for each group."""
     if c.opset < 21:
         scale, bias = (mg.repeat(each, x.shape[1] // c.num_groups) for each in (scale, bias))
@@ -857,7 +860,7 @@ def _group_norm(c: Call, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
 
 
 @_operator("LRN")
-def _lrn(c: Call, x: Tensor) -> Tensor:
+def _lrn(c: Call, x: Tensor) -> Any:
     before = (c.size - 1) // 2
     around = mg.pad(x * x, [(0, 0), (before, c.size - 1 - before), *[(0, 0)] * (x.ndim - 2)])
     total = reduce(mg.add, [around[:, i : i + x.shape[1]] for i in range(c.size)])
@@ -865,8 +868,8 @@ def _lrn(c: Call, x: Tensor) -> Tensor:
 
 
 @_operator("LpNormalization")
-def _lp_normalization(c: Call, x: Tensor) -> Tensor:
-    how = {"axis": c.axis, "keepdims": True}
+def _lp_normalization(c: Call, x: Tensor) -> Any:
+    how: dict[str, Any] = {"axis": c.axis, "keepdims": True}
     size = mg.sum(mg.abs(x), **how) if c.p == 1 else mg.sqrt(mg.sum(x * x, **how))
     return mg.where(size == 0, mg.zeros_like(x), x / mg.where(size == 0, mg.ones_like(size), size))
 
@@ -882,7 +885,7 @@ def _dropout(c: Call, x: Tensor, ratio: Any = None, training: Any = None) -> Any
 
 # ── recurrent ────────────────────────────────────────────────────────────────────────────────────────────────
 
-_ACTIVATIONS: Final[dict[str, Callable[..., Tensor]]] = {
+_ACTIVATIONS: Final[dict[str, Callable[..., Any]]] = {
     "Relu": lambda x, a, b: mg.relu(x), "Tanh": lambda x, a, b: mg.tanh(x), "Sigmoid": lambda x, a, b: mg.sigmoid(x),
     "Affine": lambda x, a, b: a * x + b, "LeakyRelu": lambda x, a, b: F.leaky_relu(x, 0.01 if a is None else a),
     "ThresholdedRelu": lambda x, a, b: mg.where(x > (1.0 if a is None else a), x, 0),
@@ -924,9 +927,14 @@ def _recurrent(
         ]  # fmt: skip
         run = _by_core if plain else _by_steps
         found.append(run(c, x, w[i], r[i], own, start, backward, functions, lengths, None if peep is None else peep[i]))
-    states, last, cells = (mg.stack(each, axis=axis) for each, axis in zip(zip(*found, strict=True), (1, 0, 0), strict=True))
+    states, last, cells = (
+        mg.stack(each, axis=axis) for each, axis in zip(zip(*found, strict=True), (1, 0, 0), strict=True)
+    )
     if c.layout:
-        states, last, cells = mg.permute_dims(states, (2, 0, 1, 3)), *(mg.permute_dims(s, (1, 0, 2)) for s in (last, cells))
+        states, last, cells = (
+            mg.permute_dims(states, (2, 0, 1, 3)),
+            *(mg.permute_dims(s, (1, 0, 2)) for s in (last, cells)),
+        )
     return (states, last, cells)[: c.results if c.kind == "LSTM" else min(c.results, 2)]
 
 
@@ -934,7 +942,7 @@ def _parameters(given: Any, start: int, count: int) -> list[Any]:
     return [*(given or [])[start : start + count], *[None] * count][:count]
 
 
-def _activated(function: Callable[..., Tensor], a: Any, b: Any, clip: Any, x: Tensor) -> Tensor:
+def _activated(function: Callable[..., Any], a: Any, b: Any, clip: Any, x: Tensor) -> Any:
     return function(mg.clip(x, -clip, clip) if clip else x, a, b)
 
 
@@ -947,17 +955,16 @@ def _by_core(
     own, other = (_ordered(each, order) for each in (bias[: w.shape[0]], bias[w.shape[0] :]))
     end = 0 if backward else -1
     if c.kind == "LSTM":
-        states, cells, _gates = mg.lstm(F.linear(x, w, own + other), *start, r, reverse=backward)
+        states, cells, _gates = mg.lstm(F.linear(x, w, own + other), start[0], start[1], r, reverse=backward)
         return states, states[end], cells[end]
     if c.kind == "GRU":
         states = mg.gru(F.linear(x, w, own), start[0], r, other, reverse=backward)[0]
     else:
-        states = mg.rnn(F.linear(x, w, own + other), start[0], r, reverse=backward)
-        states = states[0] if isinstance(states, tuple) else states
+        states = mg.rnn(F.linear(x, w, own + other), start[0], r, reverse=backward)[0]
     return states, states[end], start[1]
 
 
-def _ordered(x: Tensor, order: list[int]) -> Tensor:
+def _ordered(x: Tensor, order: list[int]) -> Any:
     if len(order) == 1:
         return x
     parts = mg.chunk(x, len(order), axis=0)
@@ -1010,11 +1017,11 @@ def _step(
 
 
 @_operator("DFT", known=(1, 2))
-def _dft(c: Call, x: Tensor, length: Any = None, axis: Any = None) -> Tensor:
+def _dft(c: Call, x: Tensor, length: Any = None, axis: Any = None) -> Any:
     where = c.axis if c.opset < 20 else -2 if axis is None else _ints(axis)[0]
     where = where % x.ndim
     value = x[..., 0] if x.shape[-1] == 1 else mg.complex(x[..., 0], x[..., 1])
-    how = {"n": None if length is None else _ints(length)[0], "axis": where}
+    how: dict[str, Any] = {"n": None if length is None else _ints(length)[0], "axis": where}
     if c.onesided and c.inverse:
         return mg.expand_dims(mg.fft.irfft(value, **how), axis=-1)
     if c.inverse:
@@ -1027,7 +1034,7 @@ def _dft(c: Call, x: Tensor, length: Any = None, axis: Any = None) -> Tensor:
 
 
 @_operator("STFT", known=(1, 3))
-def _stft(c: Call, x: Tensor, step: Any, window: Any = None, length: Any = None) -> Tensor:
+def _stft(c: Call, x: Tensor, step: Any, window: Any = None, length: Any = None) -> Any:
     (hop,) = _ints(step)
     size = window.shape[0] if length is None else _ints(length)[0]
     count = (x.shape[1] - size) // hop + 1
@@ -1040,7 +1047,7 @@ def _stft(c: Call, x: Tensor, step: Any, window: Any = None, length: Any = None)
 
 
 @_operator("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-def _random(c: Call, like: Any = None) -> Tensor:
+def _random(c: Call, like: Any = None) -> Any:
     """From micrograd's default generator; the seed of the file is not used."""
     shape = tuple(c.shape) if like is None else like.shape
     dtype = dtype_of(c.dtype, c.kind) if c.dtype else like.dtype

@@ -179,7 +179,11 @@ def _graph(graph: Any, opsets: dict[str, int]) -> Graph:
         else:
             nodes.append(node)
     return Graph(
-        tuple(nodes), tuple(inputs), tuple(each.name for each in graph.output), tuple(constants.items()), frozenset(single)
+        tuple(nodes),
+        tuple(inputs),
+        tuple(each.name for each in graph.output),
+        tuple(constants.items()),
+        frozenset(single),
     )
 
 
@@ -262,7 +266,7 @@ class ONNXModel(nn.Module):
         uses = [(name, node, i) for node in graph.nodes for i, name in enumerate(node.inputs) if name in constants]
         statistics = {name for name, node, i in uses if i in STATISTICS.get(node.kind, ())}
         shown = {name for name, node, i in uses if i not in OPERATORS.get(node.kind, ("", ()))[1]}
-        for name in shown:
+        for name in [each for each in constants if each in shown]:
             x = constants[name]
             if not (isinstance(x, Tensor) or x.dtype.kind == "f") or not x.ndim or name in graph.single:
                 continue
@@ -419,9 +423,7 @@ def _body(proto: bytes, opset: int, types: tuple[Any, ...]) -> Graph:
     node = onnx.NodeProto.FromString(proto)
     schema = onnx.defs.get_schema(node.op_type, opset)
     if schema.has_context_dependent_function:
-        told = [
-            onnx.TypeProto() if each is None else onnx.helper.make_tensor_type_proto(*each) for each in types
-        ]
+        told = [onnx.TypeProto() if each is None else onnx.helper.make_tensor_type_proto(*each) for each in types]
         version = max(v for v in schema.context_dependent_function_opset_versions if v <= opset)
         text = schema.get_context_dependent_function_with_opset_version(
             version, proto, [each.SerializeToString() for each in told]
