@@ -265,8 +265,8 @@ class ONNXModel(nn.Module):
         parameters: dict[str, str] = {}
         uses = [(name, node, i) for node in graph.nodes for i, name in enumerate(node.inputs) if name in constants]
         statistics = {name for name, node, i in uses if i in STATISTICS.get(node.kind, ())}
-        shown = {name for name, node, i in uses if i not in OPERATORS.get(node.kind, ("", ()))[1]}
-        for name in [each for each in constants if each in shown]:
+        shown = dict.fromkeys(name for name, node, i in uses if i not in OPERATORS.get(node.kind, ("", ()))[1])
+        for name in shown:
             x = constants[name]
             if not (isinstance(x, Tensor) or x.dtype.kind == "f") or not x.ndim or name in graph.single:
                 continue
