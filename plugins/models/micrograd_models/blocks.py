@@ -119,7 +119,8 @@ class Attention(nn.Module):
         return self.output(rows.reshape(*x.shape[:2], self.heads * self.features))
 
     def _heads(self, x: Tensor) -> Tensor:
-        return mg.permute_dims(x.reshape(*x.shape[:2], -1, self.features), (0, 2, 1, 3))
+        apart: Tensor = mg.permute_dims(x.reshape(*x.shape[:2], -1, self.features), (0, 2, 1, 3))
+        return apart
 
 
 class Perceptron(nn.Module):

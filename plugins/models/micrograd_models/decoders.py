@@ -201,7 +201,8 @@ def _turned(sines: Tensor, cosines: Tensor, interleaved: bool, x: Tensor) -> Ten
     half = x.shape[-1] // 2
     a, b = (x[..., ::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
     turned = a * cosines - b * sines, b * cosines + a * sines
-    return mg.stack(turned, axis=-1).reshape(x.shape) if interleaved else mg.concat(turned, axis=-1)
+    found: Tensor = mg.stack(turned, axis=-1).reshape(x.shape) if interleaved else mg.concat(turned, axis=-1)
+    return found
 
 
 def _linear(turns: list[float], told: dict[str, Any]) -> list[float]:

@@ -110,7 +110,8 @@ class BERT(nn.Module):
         """One vector for each row of (batch, positions, features): that of the first position, by a layer and tanh."""
         if self.pooler is None:
             raise ValueError("BERT: this model has no pooler; take model.features(ids).mean(axis=1), or pooler=True")
-        return mg.tanh(self.pooler(features[:, 0]))
+        found: Tensor = mg.tanh(self.pooler(features[:, 0]))
+        return found
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, kinds: Tensor | None = None) -> Tensor:
         """What the head makes of `features`: (batch, positions, words), (batch, classes), or the features."""
@@ -183,7 +184,8 @@ class ViT(nn.Module):
         """One vector for each image, of (batch, 1 + patches, features), by a layer and tanh."""
         if self.pooler is None:
             raise ValueError("ViT: this model has no pooler; take model.features(images)[:, 0], or pooler=True")
-        return mg.tanh(self.pooler(features[:, 0]))
+        found: Tensor = mg.tanh(self.pooler(features[:, 0]))
+        return found
 
     def forward(self, images: Tensor) -> Tensor:
         """(batch, channels, height, width) to (batch, classes), or to `features`."""

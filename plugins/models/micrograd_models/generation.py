@@ -112,9 +112,14 @@ def sample(
     generator: mg.random.Generator | None = None,
 ) -> Tensor:
     """One word for each row of scores, (batch, words) to (batch,): see `generate`."""
-    if temperature == 0:
-        return mg.argmax(scores, axis=-1)
-    scores = scores.astype("float32") / temperature
+    if temperature > 0:
+        scores = _drawn(scores.astype("float32") / temperature, top_k, top_p, generator)
+    chosen: Tensor = mg.argmax(scores, axis=-1)
+    return chosen
+
+
+def _drawn(scores: Tensor, top_k: int | None, top_p: float | None, generator: mg.random.Generator | None) -> Tensor:
+    """Scores with Gumbel's noise, of which the greatest is a draw, and -inf for words that are not drawn from."""
     if top_k is not None and top_k < scores.shape[-1]:
         least = mg.topk(scores, top_k, axis=-1).values[:, -1:]
         scores = mg.where(scores < least, -math.inf, scores)
@@ -124,8 +129,8 @@ def sample(
         likelier = mg.cumulative_sum(shares, axis=-1) - shares  # of the words before each
         least = mg.min(mg.where(likelier < top_p, order, math.inf), axis=-1, keepdims=True)
         scores = mg.where(scores < least, -math.inf, scores)
-    draws = mg.random.uniform(scores.shape, generator=generator, device=scores.device)
-    return mg.argmax(scores - mg.log(-mg.log(draws)), axis=-1)  # a draw by Gumbel's noise
+    draws = mg.clip(mg.random.uniform(scores.shape, generator=generator, device=scores.device), 1e-30, None)
+    return scores - mg.log(-mg.log(draws))
 
 
 def _check(temperature: float, top_k: int | None, top_p: float | None) -> None:

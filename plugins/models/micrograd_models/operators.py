@@ -74,7 +74,7 @@ _UNARY: Final[dict[str, Callable[..., Any]]] = {
     **{theirs: FUNCTIONS[ours] for ours, theirs in SAME.items()},
     "And": mg.logical_and, "Or": mg.logical_or, "Xor": mg.logical_xor, "Not": mg.logical_not,
     "BitwiseAnd": mg.bitwise_and, "BitwiseOr": mg.bitwise_or, "BitwiseXor": mg.bitwise_xor,
-    "BitwiseNot": mg.bitwise_invert, "Round": mg.round, "Det": mg.linalg.det, "HardSwish": F.hardswish,
+    "BitwiseNot": mg.bitwise_invert, "Round": mg.round, "Det": FUNCTIONS["det"], "HardSwish": F.hardswish,
     "Mish": F.mish, "Softsign": F.softsign, "MatMul": mg.matmul,
 }  # fmt: skip
 for _name, _function in _UNARY.items():
@@ -1023,13 +1023,13 @@ def _dft(c: Call, x: Tensor, length: Any = None, axis: Any = None) -> Any:
     value = x[..., 0] if x.shape[-1] == 1 else mg.complex(x[..., 0], x[..., 1])
     how: dict[str, Any] = {"n": None if length is None else _ints(length)[0], "axis": where}
     if c.onesided and c.inverse:
-        return mg.expand_dims(mg.fft.irfft(value, **how), axis=-1)
+        return mg.expand_dims(FUNCTIONS["irfft"](value, **how), axis=-1)
     if c.inverse:
-        found = mg.fft.ifft(value.astype("complex64" if x.dtype == mg.float32 else "complex128"), **how)
+        found = FUNCTIONS["ifft"](value.astype("complex64" if x.dtype == mg.float32 else "complex128"), **how)
     elif c.onesided:
-        found = mg.fft.rfft(value, **how)
+        found = FUNCTIONS["rfft"](value, **how)
     else:
-        found = mg.fft.fft(value.astype("complex64" if x.dtype == mg.float32 else "complex128"), **how)
+        found = FUNCTIONS["fft"](value.astype("complex64" if x.dtype == mg.float32 else "complex128"), **how)
     return mg.stack([mg.real(found), mg.imag(found)], axis=-1).astype(x.dtype)
 
 
@@ -1042,7 +1042,7 @@ def _stft(c: Call, x: Tensor, step: Any, window: Any = None, length: Any = None)
     value = x[..., 0] if x.shape[-1] == 1 or x.ndim == 2 else mg.complex(x[..., 0], x[..., 1])
     frames = mg.take(value, places, axis=1)
     frames = frames if window is None else frames * window
-    found = mg.fft.rfft(frames) if c.onesided else mg.fft.fft(frames.astype("complex64"))
+    found = FUNCTIONS["rfft"](frames) if c.onesided else FUNCTIONS["fft"](frames.astype("complex64"))
     return mg.stack([mg.real(found), mg.imag(found)], axis=-1).astype(x.dtype)
 
 
