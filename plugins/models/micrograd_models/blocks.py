@@ -136,7 +136,7 @@ class Perceptron(nn.Module):
 
 
 class GatedPerceptron(nn.Module):
-    """The same with a gate (Shazeer 2020)."""
+    """A perceptron whose hidden numbers are multiplied by a gate (Shazeer 2020)."""
 
     def __init__(self, width: int, hidden: int, function: str, bias: bool = False) -> None:
         self.gate, self.up, self.down = [nn.Linear(*pair, bias) for pair in [(width, hidden)] * 2 + [(hidden, width)]]

@@ -52,7 +52,7 @@ class Decoder(nn.Module):
         return self._scores(x)
 
     def advance(self, ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        """The same for words that come after those in a cache, and the cache with these, too."""
+        """Scores of each next word where a cache holds those before, and the cache with these words, too."""
         places = mg.arange(ids.shape[1], dtype="int64", device=ids.device) + cache.position
         x, seen = self._embed(ids, mg.clip(places - cache.padding[:, None], 0, None))
         every = mg.arange(cache.keys[0].shape[2], dtype="int64", device=ids.device)
