@@ -130,8 +130,8 @@ def _drawn(scores: Tensor, top_k: int | None, top_p: float | None, generator: mg
         least = mg.min(mg.where(likelier < top_p, order, math.inf), axis=-1, keepdims=True)
         scores = mg.where(scores < least, -math.inf, scores)
     draws = mg.clip(mg.random.uniform(scores.shape, generator=generator, device=scores.device), 1e-30, None)
-    noise: Tensor = mg.log(-mg.log(draws))
-    return scores - noise
+    noisy: Tensor = scores - mg.log(-mg.log(draws))
+    return noisy
 
 
 def _check(temperature: float, top_k: int | None, top_p: float | None) -> None:
