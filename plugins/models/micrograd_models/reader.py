@@ -384,7 +384,7 @@ def _taken(node: Node) -> list[str]:
 
 
 def _known(x: Any) -> Any:
-    return x if not isinstance(x, Tensor) else x.numpy()
+    return x if not isinstance(x, Tensor) else x.detach().numpy()
 
 
 def _number(x: Any) -> int:
