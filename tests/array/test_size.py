@@ -93,7 +93,7 @@ def test_every_operation_takes_it_for_an_integer(op: Op, sample: Sample) -> None
         if out.requires_grad:
             mg.abs(out).sum().backward()
         grads = [x.grad for x in operands if isinstance(x, Tensor) and x.requires_grad]
-        return [(x.dtype, x.shape, x.numpy()) if x is not None else None for x in (out, *grads)]
+        return [(x.dtype, x.shape, x.detach().numpy()) if x is not None else None for x in (out, *grads)]
 
     plain = results(lambda x: x)
     np.testing.assert_equal(results(sized), plain)
@@ -113,7 +113,7 @@ def test_it_is_as_weak_as_an_integer(dtype: str, sign: str, left: bool) -> None:
     line = f"n {sign} x" if left else f"x {sign} n"
     expected, found = (eval(line, {"x": x, "n": n}) for n in (3, x.size))
     assert found.dtype is expected.dtype
-    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    np.testing.assert_array_equal(found.detach().numpy(), expected.detach().numpy())
 
 
 def test_of_a_value() -> None:

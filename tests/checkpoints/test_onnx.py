@@ -15,6 +15,7 @@ import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.checkpoints import ExportError, export_onnx, exported
+from micrograd_core.conformance.cases import draw
 from micrograd_core.errors import MissingExtra
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import Array
@@ -280,10 +281,10 @@ SAMPLES = [(name, sample) for name, op in TABLE.items() if not name.endswith("_g
 
 
 def test_operations_give_the_same_in_onnxruntime(tmp_path: Path) -> None:
-    draw = random.Random(0)
+    rng = random.Random(0)
     spelled = [each for each in SAMPLES if each[0] in _SPELLINGS]
     composed = [each for each in SAMPLES if each[0] not in _SPELLINGS]
-    chosen = SAMPLES if EXHAUSTIVE else draw.sample(spelled, 36) + draw.sample(composed, 14)
+    chosen = SAMPLES if EXHAUSTIVE else rng.sample(spelled, 36) + rng.sample(composed, 14)
     done = refused = 0
     for name, sample in chosen:
         if f"{name} {sample}" in BEYOND:

@@ -13,7 +13,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, Value, asarray, grad, gradgradcheck, jit, vmap
 from micrograd_core.array import functions
-from micrograd_core.conformance import extremes
+from micrograd_core.conformance import values
 from micrograd_core.conformance.cases import ROUNDING, rounded
 from micrograd_core.errors import BackendNotFound, DeviceUnavailable
 from micrograd_core.ops import TABLE
@@ -502,14 +502,14 @@ def test_large_arguments(anywhere: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", sorted({*extremes.ELEMENTWISE} & DEFINITIONS.keys()))
+@pytest.mark.parametrize("name", sorted({*values.ELEMENTWISE} & DEFINITIONS.keys()))
 def test_the_suite_holds_special_numbers_against_the_definition(name: str, dtype: str) -> None:
     """It computes with compositions what NumPy lacks."""
     op = TABLE[name]
-    arrays = extremes.pairs(op, dtype)
+    arrays = values.pairs(op, dtype)
     if not all("real floating" in op.accepted(i) for i in range(op.operands)) or op.separate:
         return
-    found = extremes.defined(op, dtype, arrays)
+    found = values.defined(op, dtype, arrays)
     expected = rounded(defined(op, *(x.astype("float64") for x in arrays)), dtype).astype("float64")
     tiny = float(np.finfo(dtype).smallest_normal)
     np.testing.assert_allclose(found, expected, rtol=32 * ROUNDING.get(dtype, 2.0**-52), atol=8 * tiny)

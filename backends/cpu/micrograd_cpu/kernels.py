@@ -369,6 +369,8 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "permute_dims": lambda x, *, axes: x.transpose(axes),
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
     "copy": lambda x: np.array(x, order="C", subok=True),
+    "real": lambda x: x.real.copy(),  # NumPy's are views
+    "imag": lambda x: x.imag.copy(),
     "index_add": index_update("index_add", np.add),
     "index_max": index_update("index_max", np.maximum),
     "index_min": index_update("index_min", np.minimum),
