@@ -328,8 +328,9 @@ class Value:
     __eq__, __ne__ = compared("==", operator.eq), compared("!=", operator.ne)  # type: ignore[assignment]
 
     def __float__(self) -> float:
+        number = _outside(self, "float()")
         warn_of_math(self)
-        return _outside(self, "float()")
+        return number
 
     def __int__(self) -> int:
         return int(_outside(self, "int()"))

@@ -13,7 +13,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, Value, asarray, grad, gradgradcheck, jit, vmap
 from micrograd_core.array import functions
-from micrograd_core.conformance import values
+from micrograd_core.conformance import forms, values
 from micrograd_core.conformance.cases import ROUNDING, rounded
 from micrograd_core.errors import BackendNotFound, DeviceUnavailable
 from micrograd_core.ops import TABLE
@@ -502,7 +502,7 @@ def test_large_arguments(anywhere: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", sorted({*values.ELEMENTWISE} & DEFINITIONS.keys()))
+@pytest.mark.parametrize("name", sorted({*forms.ELEMENTWISE} & DEFINITIONS.keys()))
 def test_the_suite_holds_special_numbers_against_the_definition(name: str, dtype: str) -> None:
     """It computes with compositions what NumPy lacks."""
     op = TABLE[name]

@@ -288,6 +288,7 @@ def test_a_function_of_math_is_spelled_as_a_call() -> None:
 
 LISTS = {
     "backends/cpu/micrograd_cpu/arithmetic.py": "instructions of scalars",
+    "backends/cpu/micrograd_cpu/eager.py": "operations that are worth a nest for small arrays, too",
     "backends/cpu/micrograd_cpu/kernels.py": "kernels",
     "backends/cpu/micrograd_cpu/mathematics.py": "definitions of functions",
     "backends/cpu/micrograd_cpu/pairs.py": "instructions of complex numbers",

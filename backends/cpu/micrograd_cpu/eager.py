@@ -75,6 +75,8 @@ def compiled(compose: Compose, otherwise: Kernel, always: bool = False) -> Kerne
     array, large, plain = np.ndarray, _runs(partial(specialised, compose), otherwise), unwrap(otherwise)
 
     def kernel(*operands: Any, **params: Any) -> Any:
+        if always and isinstance(operands[0], (np.float32, np.float64)):  # arrays without axes
+            operands = tuple([np.asarray(y) if isinstance(y, np.floating) else y for y in operands])
         x = operands[0]
         if x.__class__ is not array:
             return otherwise(*operands, **params)
