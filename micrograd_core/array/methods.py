@@ -141,7 +141,7 @@ class Methods(Operators):
     # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
 
     @both_spellings
-    def expand_dims(self: Any, axis: Any) -> Tensor:
+    def expand_dims(self: Any, axis: int | tuple[int, ...]) -> Tensor:
         """Axes of length 1 inserted. A view."""
         return apply_single(EXPAND_DIMS, self, EXPAND_DIMS.parameters(self, axis))  # type: ignore[misc]
 

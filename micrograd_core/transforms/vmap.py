@@ -347,7 +347,7 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: 
         raise ValueError(f"vmap: randomness is {one_of(map(repr, RANDOMNESS))}; got {randomness!r}")
 
     if not all(axis is None or isinstance(axis, int) for axis in pytrees.flatten(in_axes)[0]):
-        raise TypeError(f"vmap(f) is a function: write vmap(f)(x); in_axes are places of axes; got {in_axes!r}")
+        raise TypeError(f"vmap(f) is a function: write vmap(f)(x); in_axes holds integers and None; got {in_axes!r}")
 
     @wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -378,8 +378,6 @@ def _batch(leaves: list[Any], axes: list[Any], randomness: str) -> tuple[list[An
     for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
         if axis is None:
             continue
-        if not isinstance(axis, int):
-            raise TypeError(f"vmap: in_axes holds integers and None; got {axis!r}")
         if not isinstance(x, Tensor):
             if not hasattr(x, "__array__"):
                 raise TypeError(f"vmap: only tensors have a batch; got {type(x).__name__}. Give it None in in_axes")
