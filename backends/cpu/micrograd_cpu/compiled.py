@@ -35,7 +35,7 @@ from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.refusals import checked
 from micrograd_cpu.scalars import covers
-from micrograd_cpu.segments import Product, Segment, Step, count, empty, segments
+from micrograd_cpu.segments import Planned, Product, Segment, count, empty, segments
 from micrograd_cpu.target import converts_float16
 from micrograd_cpu.threads import multiplied, ranges_of, together
 
@@ -164,7 +164,7 @@ class Compiled:
             lines.append(f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}")
         given = [f"v{n}" for n in (*step.inputs, *step.outputs)]
         if isinstance(step, Product):
-            address = run.constant(np.array([blas.product(step.types[0].dtype.name)], "uint64"))
+            address = run.constant(np.array([blas.routines(step.types[0].dtype.name)[step.routine]], "uint64"))
             return [*lines, f"multiplied({name}, {count(step)}, {', '.join([address, *given])})"]
         if isinstance(step, Run):
             return [*lines, f"together({name}, {count(step)}, {ranges_of(work(step.nest))}, {', '.join(given)})"]
@@ -207,7 +207,7 @@ def contiguous(x: Any) -> Any:
 
 def _multiplied(x: TensorSpec) -> bool:
     """Whether BLAS is called for a product."""
-    return blas.product(x.dtype.name) != 0
+    return bool(blas.routines(x.dtype.name))
 
 
 def _shared(step: Run | Product) -> bool:
@@ -221,7 +221,9 @@ def _single(step: Segment) -> bool:
     return ALONE[0] < largest <= ALONE[1] and alone() is not None
 
 
-def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequence[Any]) -> Iterator[Callable[..., Any]]:
+def _functions(
+    steps: Sequence[Planned], layouts: Sequence[Layout], dtypes: Sequence[Any]
+) -> Iterator[Callable[..., Any]]:
     """Of each segment, a function of arrays; of a nest that threads share, `entries.share`."""
     from micrograd_cpu.objects import library
 

@@ -36,9 +36,9 @@ STACK: Final = 1 << 14
 """Bytes of an arena that is on the stack."""
 
 _PYTHON: Final = ("Py_IncRef", "_Py_NoneStruct", "_Py_TrueStruct", "PyEval_SaveThread", "PyEval_RestoreThread")
-_GEMM: Final = {"float32": len(_PYTHON), "float64": len(_PYTHON) + 1}
-_INPUTS: Final = len(_PYTHON) + len(_GEMM)
 FLOATS: Final = {"float32": "float", "float64": "double"}
+_BLAS: Final = tuple((name, kind) for name in FLOATS for kind in ("gemm", "gemv"))
+_INPUTS: Final = len(_PYTHON) + len(_BLAS)
 FASTCALL: Final = 0x80
 
 
@@ -82,7 +82,7 @@ def available() -> bool:
 def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]], layouts: Sequence[Layout]) -> Any:
     """An entry as a function of Python, for inputs of these types, dtypes and layouts."""
     addresses = [ctypes.cast(getattr(ctypes.pythonapi, each), ctypes.c_void_p).value or 0 for each in _PYTHON]
-    addresses += [blas.product(each) for each in _GEMM]
+    addresses += [blas.routines(name).get(kind, 0) for name, kind in _BLAS]
     addresses += [id(each) for pair in inputs for each in pair]
     held = np.array(addresses, "uint64").view(Addresses)
     held.library = library
@@ -137,36 +137,61 @@ def arrays(step: Run | Product) -> int:
 
 
 def ranged(name: str, step: Product) -> str:
-    """The IR of ``@name(begin, end, gemm, left, right, result)``: a range of the pairs of a stack.
+    """The IR of ``@name(begin, end, blas, left, right, result)``: a range of the pairs of a stack.
 
-    `gemm` is the address of the address of BLAS's function.
+    `blas` is the address of the address of its function.
     """
-    c, (m, n, _) = Lines(), step.sizes
-    function = c.emit("load ptr, ptr %gemm")
-
-    def pair(i: str) -> None:
-        places = [str(step.left.offset), str(step.right.offset), c.emit(f"mul i64 {i}, {m * n}")]
-        for axis, counter in enumerate(c.unravelled(i, step.stack)):
-            for side, each in enumerate((step.left, step.right)):
-                further = c.emit(f"mul i64 {counter}, {each.jumps[axis]}")
-                places[side] = c.emit(f"add i64 {places[side]}, {further}")
-        type = FLOATS[step.types[0].dtype.name]
-        c.do(gemm(function, step, [c.at(x, type, at) for x, at in zip(("%x", "%y", "%made"), places, strict=True)]))
-
-    c.loop("%begin", "%end", pair)
-    return c.defined(f"define void @{name}(i64 %begin, i64 %end, ptr %gemm, ptr %x, ptr %y, ptr %made)")
+    c = Lines()
+    function = c.emit("load ptr, ptr %blas")
+    c.loop("%begin", "%end", lambda i: _pair(c, function, step, i))
+    return c.defined(f"define void @{name}(i64 %begin, i64 %end, ptr %blas, ptr %x, ptr %y, ptr %made)")
 
 
-def gemm(function: str, step: Product, matrices: Sequence[str]) -> str:
-    """A call of BLAS, for matrices from these addresses on."""
-    m, n, k = step.sizes
-    type, (left, right, result) = FLOATS[step.types[0].dtype.name], matrices
-    forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
-    return (
-        f"call void {function}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, i64 {k}, {type} 1.0, "
-        f"ptr {left}, i64 {step.left.step}, ptr {right}, i64 {step.right.step}, {type} 0.0, ptr {result}, "
-        f"i64 {n})"
-    )
+def _pair(c: Lines, function: str, step: Product, i: str) -> None:
+    """One pair of a stack."""
+    m, n, _ = step.sizes
+    places = [str(step.left.offset), str(step.right.offset), c.emit(f"mul i64 {i}, {m * n}")]
+    for axis, counter in enumerate(c.unravelled(i, step.stack)):
+        for side, each in enumerate((step.left, step.right)):
+            further = c.emit(f"mul i64 {counter}, {each.jumps[axis]}")
+            places[side] = c.emit(f"add i64 {places[side]}, {further}")
+    multiplication(c, function, step, (m, n), _addresses(c, step, places))
+
+
+def _addresses(c: Lines, step: Product, places: Sequence[str]) -> list[str]:
+    """Of the elements of both operands and the result from which on BLAS is to work."""
+    type = FLOATS[step.types[0].dtype.name]
+    return [c.at(x, type, at) for x, at in zip(("%x", "%y", "%made"), places, strict=True)]
+
+
+def multiplication(
+    c: Lines, function: str, step: Product, sizes: tuple[int | str, int | str], matrices: Sequence[str]
+) -> None:
+    """Calls of BLAS, for so many rows and columns of matrices from these addresses on."""
+    (m, n), k, (left, right, result) = sizes, step.sizes[2], matrices
+    type, width = FLOATS[step.types[0].dtype.name], step.sizes[1]
+
+    def form(transposed: bool) -> str:
+        return f"i32 {blas.TRANSPOSED if transposed else blas.PLAIN}"
+
+    if step.routine == "gemm":
+        c.do(
+            f"call void {function}(i32 {blas.ROW_MAJOR}, {form(step.left.transposed)}, {form(step.right.transposed)}, "
+            f"i64 {m}, i64 {n}, i64 {k}, {type} 1.0, ptr {left}, i64 {step.left.step}, ptr {right}, "
+            f"i64 {step.right.step}, {type} 0.0, ptr {result}, i64 {width})"
+        )
+        return
+    rows = step.sizes[0] <= width  # of the left are the vectors; else columns of the right
+    vectors, x, matrix, y = (step.left, left, step.right, right) if rows else (step.right, right, step.left, left)
+    apart, along = (1, vectors.step) if vectors.transposed is rows else (vectors.step, 1)  # vectors, their numbers
+    turned = matrix.transposed is not rows
+    high, wide = (k, n if rows else m) if turned else (n if rows else m, k)
+    for i in range(min(step.sizes[:2])):
+        vector, made = c.at(x, type, i * apart), c.at(result, type, i * (width if rows else 1))
+        c.do(
+            f"call void {function}(i32 {blas.ROW_MAJOR}, {form(turned)}, i64 {high}, i64 {wide}, {type} 1.0, ptr {y}, "
+            f"i64 {matrix.step}, ptr {vector}, i64 {along}, {type} 0.0, ptr {made}, i64 {1 if rows else width})"
+        )
 
 
 def part(name: str, function: str, count: int, more: str = "") -> str:
@@ -332,7 +357,7 @@ class SegmentEntry(Entry):
             elif not empty(step):
                 pointers = [self.pointers[n] for n in (*step.inputs, *step.outputs)]
                 if isinstance(step, Product):
-                    pointers.insert(0, self.moved(self.addresses, 8 * _GEMM[step.types[0].dtype.name]))
+                    pointers.insert(0, self.moved(self.addresses, 8 * _place(step)))
                 given = "".join(f", ptr {each}" for each in pointers)
                 self.do(f"call void @{names[id(step)]}(i64 0, i64 {count(step)}{given})")
         if thread:
@@ -340,8 +365,13 @@ class SegmentEntry(Entry):
         return self.whole()
 
     def product(self, step: Product) -> None:
-        """A call of BLAS."""
+        """Calls of BLAS."""
         size = step.types[0].dtype.itemsize
         x, y = (self.moved(self.pointers[each.value], each.offset * size) for each in (step.left, step.right))
-        known = self.known(_GEMM[step.types[0].dtype.name])
-        self.do(f"{gemm(known, step, (x, y, self.pointers[step.outputs[0]]))}")
+        matrices = x, y, self.pointers[step.outputs[0]]
+        multiplication(self, self.known(_place(step)), step, step.sizes[:2], matrices)
+
+
+def _place(step: Product) -> int:
+    """Of the function of BLAS among the addresses."""
+    return len(_PYTHON) + _BLAS.index((step.types[0].dtype.name, step.routine))
