@@ -81,11 +81,11 @@ def seconds(run: Callable[[], Any], device: Device, budget: float) -> float:
 
 def disagreements(devices: list[Device], size: int) -> list[str]:
     """Cases whose numbers differ from the first device's by more than rounding; what is not finite does."""
-    wrong, expected = [], {name: run().numpy() for name, run in cases(devices[0], size).items()}
+    wrong, expected = [], {name: run().detach().numpy() for name, run in cases(devices[0], size).items()}
     for device in devices:
         for name, run in cases(device, size).items():
             exact = expected[name]
-            if not np.abs(run().numpy() - exact).max() <= 1e-4 * np.abs(exact).max():  # so that NaN is wrong
+            if not np.abs(run().detach().numpy() - exact).max() <= 1e-4 * np.abs(exact).max():  # so that NaN is wrong
                 wrong.append(f"{name}: on {device} it has other numbers than on {devices[0]}")
     return wrong
 

@@ -202,7 +202,7 @@ class Torch(OnDevice, peers.Torch):
         return self.library.tensor(array, device=self.place)
 
     def host(self, x: Any) -> np.ndarray:
-        return x.detach().float().cpu().numpy()
+        return x.detach().float().cpu().detach().numpy()
 
     def wait(self, result: Any) -> None:
         if self.place.startswith("cuda"):

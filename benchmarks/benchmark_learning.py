@@ -122,8 +122,10 @@ def text(steps: int = 300, length: int = 64, features: int = 64) -> None:
             rule.zero_grad()
             loss.backward()
             rule.step()
-            out = twin(torch.tensor(x.numpy()))
-            expected = torch.nn.functional.cross_entropy(out.reshape(-1, tokens), torch.tensor(y.numpy()).reshape(-1))
+            out = twin(torch.tensor(x.detach().numpy()))
+            expected = torch.nn.functional.cross_entropy(
+                out.reshape(-1, tokens), torch.tensor(y.detach().numpy()).reshape(-1)
+            )
             other.zero_grad()
             expected.backward()
             other.step()
@@ -167,7 +169,7 @@ def _twin(torch: Any, model: SequenceTransformer, features: int) -> Any:
     for name, x in model.state_dict().items():
         for ours_, theirs_ in names.items():
             name = name.replace(ours_, theirs_)
-        state[name] = torch.tensor(x.numpy())
+        state[name] = torch.tensor(x.detach().numpy())
     twin = Twin()
     twin.load_state_dict(state)
     return twin

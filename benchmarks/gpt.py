@@ -1,9 +1,19 @@
-"""A GPT on scalars: every weight and every number on the way is a `Value`. One training step under `jit`."""
+"""A GPT on scalars: every weight and every number on the way is a `Value`. One training step under `jit`.
+
+Run as a script, it measures that step beside the same step in C (`gpt.c`), which needs a C compiler.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import random
+import statistics
+import subprocess
+import tempfile
+import time
+from array import array
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from micrograd_core import Value, jit
@@ -94,3 +104,36 @@ def training(length: int = 6) -> Callable[[], float]:
         return loss
 
     return lambda: float(step(0.1).data)
+
+
+def in_c(length: int = 6) -> Callable[[], float]:
+    """The same function, compiled by the C compiler of this machine."""
+    library = Path(tempfile.mkdtemp()) / "gpt.so"
+    flags = ["-O3", "-march=native", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run(["cc", *flags, str(Path(__file__).with_name("gpt.c")), "-lm"], check=True)
+    step = ctypes.CDLL(str(library)).step
+    step.restype = ctypes.c_double
+    numbers = array("d", [x.data for each in weights().values() for row in each for x in row])
+    tokens = array("i", [random.Random(i).randrange(VOCABULARY) for i in range(length + 1)])
+    given = (ctypes.c_double * len(numbers)).from_buffer(numbers), (ctypes.c_int * len(tokens)).from_buffer(tokens)
+    return lambda: float(step(*given, length, ctypes.c_double(0.1)))
+
+
+def _microseconds(step: Callable[[], float], times: int) -> float:
+    """The processor's time of a call, as the median."""
+    found = []
+    for _ in range(times):
+        start = time.thread_time_ns()
+        step()
+        found.append((time.thread_time_ns() - start) / 1000)
+    return statistics.median(found)
+
+
+if __name__ == "__main__":
+    start = time.thread_time()
+    ours, theirs = training(), in_c()
+    losses = [(ours(), theirs()) for _ in range(5)]
+    print(f"first call: {time.thread_time() - start:.2f} s; losses {losses}")
+    rounds = [(_microseconds(ours, 50), _microseconds(theirs, 500)) for _ in range(7)]
+    jitted, c = (statistics.median(each) for each in zip(*rounds, strict=True))
+    print(f"under jit {jitted:,.1f} µs, in C {c:,.1f} µs, {jitted / c:,.1f} times")

@@ -733,7 +733,7 @@ class TinyGrad(Functional):
         return both
 
     def host(self, x: Any) -> np.ndarray:
-        return np.array(x.numpy())
+        return np.array(x.detach().numpy())
 
 
 def flattened(tree: Any) -> Iterator[Any]:

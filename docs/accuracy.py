@@ -104,11 +104,11 @@ OWN: dict[str, Callable[..., Any]] = {
     "i0": lambda x: mp.besseli(0, x),
     "i1": lambda x: mp.besseli(1, x),
 }
-"""Definitions where that of the record asks for arrays, or loses digits that mpmath keeps."""
+"""Definitions where that of the tests asks for arrays, or loses digits that mpmath keeps."""
 
 
 class Mathematics:
-    """``np`` for the references of records, on one number of mpmath."""
+    """``np`` for the definitions of the tests, on one number of mpmath."""
 
     where = staticmethod(lambda condition, x, y: x if condition else y)
     clip = staticmethod(lambda x, low, high: max(min(x, high), low))
@@ -124,7 +124,9 @@ class Mathematics:
 
 def reference(op: Op) -> Callable[..., Any]:
     """What an operation is of numbers of mpmath."""
-    return OWN.get(op.name) or functools.partial(op.reference, Mathematics())
+    from tests.ops.definitions import DEFINITIONS  # beside this folder, and in no package
+
+    return OWN.get(op.name) or functools.partial(DEFINITIONS.get(op.name, op.reference), Mathematics())
 
 
 PARAMETERS: dict[str, dict[str, Any]] = {"polygamma": {"n": 1}}
@@ -265,7 +267,7 @@ def ways(op: Op) -> Iterator[tuple[str, Callable[..., Any]]]:
             times = repeats(size)
             with np.errstate(all="ignore"):
                 tensors = [mg.asarray(np.tile(x, times), device=Device("cpu")) for x in arrays]
-                return f(*tensors).numpy()[-size:]
+                return f(*tensors).detach().numpy()[-size:]
 
         return result
 
@@ -352,6 +354,7 @@ def page(count: int) -> str:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(PAGE.parents[1]))
     count, names = int(sys.argv[1]) if len(sys.argv) > 1 else 100, sys.argv[2:]
     if not names:
         PAGE.write_text(page(count), encoding="utf-8")

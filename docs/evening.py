@@ -16,7 +16,7 @@ CORE = ROOT / "micrograd_core"
 READING = (
     "errors.py dtypes.py layout.py ops/record.py ops/core/elementwise.py ops/core/movement.py ops/core/reductions.py "
     "ops/core/matmul.py backend.py interpreters/raw.py engine/apply.py engine/array.py "
-    "engine/graph.py engine/sweep.py engine/push.py engine/backward.py engine/modes.py engine/autocast.py "
+    "engine/graph.py engine/sweep.py engine/backward.py engine/modes.py "
     "engine/explain.py engine/ingest.py engine/dlpack.py engine/hooks.py engine/keys.py engine/selection.py "
     "engine/write.py array/operators.py array/tensor.py"
 ).split()

@@ -125,8 +125,9 @@ Where tensors differ from PyTorch's or NumPy's:
 |---|---|
 | `x.size()`, `x.size(0)` | work, too; without brackets `x.size` is the number of elements, as the array API has it |
 | `x.var()`, `x.std()` | divide by n and warn, unless `correction=` is given; with `dim=`, `unbiased=` by n - 1 |
-| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone; `x.max(dim=0)` is PyTorch's pair |
-| `x.numpy()` | a copy, also of a tensor that records |
+| `x.max(0)`, `x.min(0)`, `x.median(0)` | values alone, and warn; with `dim=0` PyTorch's pair, with `axis=0` NumPy's |
+| `x.nonzero()` | an array for each axis, and warns unless `as_tuple=` is given |
+| `x.numpy()` | a copy; of a tensor that records `x.detach().numpy()` |
 | `dtype="float"`, `"double"`, `"long"` | refused with the name to write; `x.double()` and its like are PyTorch's |
 | `mg.random.normal(0, 1, size)` | the shape comes first: `mg.random.normal(shape, 0, 1)` |
 | `mg.array(data)`, `mg.device("cpu")` | `mg.asarray(data)`, `mg.Device("cpu")` |
@@ -142,7 +143,7 @@ it is found in whatever room has it: `mg.det` says `mg.linalg.det`.
 """
 ROOMS = ("LINALG", "FFT", "RANDOM", "NN", "OPTIM", "DATA")
 
-BESIDE = ("numeric", "selection", "shapes", "statistics", "composed")
+BESIDE = ("selection", "composed")
 
 
 def first_line(text: str | None) -> str:

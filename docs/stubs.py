@@ -268,7 +268,9 @@ class Stub:
             self.imports[name] = (value.__name__.rpartition(".")[0], name)
         elif FUNCTIONS.get(name) is value:
             self.lines += ["", *self.operation(TABLE[name])]
-        elif home and not decorated and at_home(value):
+        elif inspect.isclass(value) and home == self.module.__name__:
+            self.lines += ["", *(of_call(value) if issubclass(value, Call) else of_class(value))]
+        elif home and home != self.module.__name__ and not decorated and at_home(value):
             self.imports[name] = (home, value.__name__)
         elif inspect.isfunction(value):
             self.lines += ["", *self.untyped(name, value)]
@@ -485,6 +487,14 @@ def of_constant(value: Any) -> str:
     return "None" if value is None else type(value).__name__ if isinstance(value, (bool, int, float, str)) else "Any"
 
 
+def of_class(kind: type) -> list[str]:
+    """A class that another one made: it has the members of its bases."""
+    return [
+        f"class {kind.__name__}({', '.join(each.__name__ for each in kind.__bases__)}):",
+        documented(kind.__doc__ or ""),
+    ]
+
+
 def of_call(kind: type[Call]) -> list[str]:
     """An operation or a function as a module: what it is made with, and what it is called with."""
     if kind.function is not None:
@@ -646,9 +656,9 @@ def homes() -> list[ModuleType]:
     for module in doors():
         for name in module.__all__:
             value = getattr(module, name)
-            for kind in inspect.getmro(value) if inspect.isclass(value) else ():
-                if kind.__module__.startswith("micrograd_core."):
-                    found.add(kind.__module__)
+            for each in inspect.getmro(value) if inspect.isclass(value) else (value,):
+                if str(getattr(each, "__module__", "")).startswith("micrograd_core."):
+                    found.add(each.__module__)
     return [importlib.import_module(name) for name in sorted(found - TYPED)]
 
 
@@ -669,8 +679,10 @@ def differences() -> list[str]:
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
         sys.exit("\n".join(differences()))
-    for old in (ROOT / "micrograd_core").rglob("*.pyi"):
-        old.unlink()
-    for path, text in stubs().items():
-        path.write_text(text, encoding="utf-8")
+    made, there = stubs(), set((ROOT / "micrograd_core").rglob("*.pyi"))
+    for path in there - made.keys():
+        path.unlink()
+    for path, text in made.items():
+        if path not in there or path.read_text(encoding="utf-8") != text:  # who reads it meanwhile finds it whole
+            path.write_text(text, encoding="utf-8")
         print(path.relative_to(ROOT))

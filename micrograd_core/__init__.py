@@ -36,6 +36,7 @@ from micrograd_core.dtypes import bool_ as bool
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.shared import both_spellings
 from micrograd_core.suggestions import CallableName, Finder, missing, refuse
 from micrograd_core.support import __version__ as __version__
 
@@ -50,22 +51,19 @@ MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random
 ROOMS = ("linalg", "fft", "random", "nn.functional", "nn", "optim", "data", "checkpoints")
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
-    "array.composed": "broadcast_arrays diff einsum nonzero searchsorted topk unique_all unique_counts unique_inverse "
-    "unique_values unstack",
-    "array.numeric": "allclose cumprod cumsum masked_fill norm",
-    "array.selection": "gather index_select kthvalue masked_select scatter scatter_add scatter_reduce",
-    "array.shapes": "chunk diagonal flatten repeat_interleave split trace",
-    "array.statistics": "histogram",
+    "array.composed": "allclose broadcast_arrays cumprod cumsum diff einsum histogram masked_fill nonzero norm "
+    "searchsorted topk unique_all unique_counts unique_inverse unique_values unstack",
+    "array.selection": "chunk diagonal flatten gather index_select kthvalue masked_select repeat_interleave scatter "
+    "scatter_add scatter_reduce split trace",
     "linalg": "cross",
     "nn.mlp": "Layer MLP Neuron",
-    "scalar.drawing": "draw",
+    "drawing": "draw",
     "transforms.jit": "jit",
     "scalar.value": "Value",
     "transforms.anomaly": "detect_anomaly",
     "transforms.rematerialization": "checkpoint",
     "transforms.custom": "custom_gradient custom_jvp",
-    "transforms.derivatives": "hessian hvp jacfwd jacobian jacrev jvp linearize vjp",
-    "transforms.grad": "grad value_and_grad",
+    "transforms.derivatives": "grad hessian hvp jacfwd jacobian jacrev jvp linearize value_and_grad vjp",
     "transforms.gradcheck": "gradcheck gradgradcheck",
     "transforms.vmap": "vmap",
 }
@@ -87,7 +85,8 @@ def __getattr__(name: str) -> Any:
             return globals()[name]
         rooms = [] if name.startswith("_") else [import_module(f"micrograd_core.{room}") for room in ROOMS]
         raise missing(__name__, name, rooms, [("x", Tensor)])
-    globals()[name] = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
+    found = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
+    globals()[name] = both_spellings(found) if _HOMES[name].startswith("array.") else found
     return globals()[name]
 
 
@@ -96,47 +95,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "DType",
-    "Device",
-    "MicrogradError",
-    "Tensor",
-    "__array_namespace_info__",
-    "amp",
-    "bfloat16",
-    "bool",
-    "checkpoints",
-    "complex64",
-    "complex128",
-    "data",
-    "default_device",
-    "e",
-    "enable_grad",
-    "errors",
-    "fft",
-    "float16",
-    "float32",
-    "float64",
-    "inf",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "is_grad_enabled",
-    "linalg",
-    "nan",
-    "newaxis",
-    "nn",
-    "no_grad",
-    "optim",
-    "pi",
-    "random",
-    "set_default_device",
-    "shares_memory",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "use_device",
+    "DType", "Device", "MicrogradError", "Tensor", "__array_namespace_info__", "amp", "bfloat16", "bool", "checkpoints",
+    "complex64", "complex128", "data", "default_device", "e", "enable_grad", "errors", "fft", "float16", "float32",
+    "float64", "inf", "int8", "int16", "int32", "int64", "is_grad_enabled", "linalg", "nan", "newaxis", "nn", "no_grad",
+    "optim", "pi", "random", "set_default_device", "shares_memory", "uint8", "uint16", "uint32", "uint64", "use_device",
 ]  # fmt: skip
 _PUBLIC = __all__
 del __all__  # complete only with the names of all operations, whose families `__getattr__` imports for it

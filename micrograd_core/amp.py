@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from micrograd_core.backend import matmul_precision
-from micrograd_core.engine.autocast import autocast, autocast_dtype
+from micrograd_core.engine.modes import autocast, autocast_dtype
 from micrograd_core.errors import one_of
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import FULL, HALF

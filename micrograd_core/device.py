@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 from micrograd_core.backend import CAPABILITIES
 from micrograd_core.dtypes import DType
 from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.errors import (
-    BackendBroken,
-    BackendIncompatible,
-    BackendNotFound,
-    DeviceUnavailable,
-    DTypeError,
-    MicrogradError,
-)
+from micrograd_core.errors import UNUSABLE, BackendNotFound, DTypeError, MicrogradError
 from micrograd_core.support.context import default_devices, during
 from micrograd_core.support.open_devices import OPENED, OPENING, REFUSED, forget
 from micrograd_core.support.warning import warn
@@ -24,7 +17,6 @@ from micrograd_core.support.warning import warn
 if TYPE_CHECKING:
     from micrograd_core.interpreters.raw import Kernels
 
-UNUSABLE = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
 _CHOSEN = {"auto": 0, "gpu": 1}  # names that stand for the best device, and the least priority it must have
 
 

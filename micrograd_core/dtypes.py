@@ -96,7 +96,8 @@ COMPLEX_OF: Final = {float16: complex64, bfloat16: complex64, float32: complex64
 # What a Python scalar becomes where no tensor decides: torch's choice for real numbers, NumPy's for integers.
 DEFAULTS: Final[dict[type, DType]] = {bool: bool_, int: int64, float: float32, complex: complex64}
 
-_SCALAR_RANK: Final = {bool: 0, int: 1, float: 2, complex: 3}
+RANKS: Final = {bool: 0, int: 1, float: 2, complex: 3}
+"""Python's numbers, and the rank of their kind."""
 _KIND_RANK: Final = dict(zip(KINDS, (0, 1, 1, 2, 3), strict=True))
 
 
@@ -166,11 +167,22 @@ def promotes(a: DType, b: DType) -> bool:
     return _PROMOTION[a, b] is b
 
 
+def rank_of(kind: type) -> int:
+    """The rank of a type of numbers, perhaps of NumPy's; -1 of one that is none."""
+    rank = RANKS.get(kind)
+    return next((rank for base, rank in RANKS.items() if issubclass(kind, base)), -1) if rank is None else rank
+
+
+def default_of(kind: type) -> DType:
+    """What numbers of a type are by default."""
+    return DEFAULTS[tuple(RANKS)[rank_of(kind)]]
+
+
 def beside(number: Any, dtype: DType) -> DType:
     """What a tensor becomes that meets a Python number: of a higher kind, the default dtype of that kind."""
-    rank = next((rank for kind, rank in _SCALAR_RANK.items() if isinstance(number, kind)), 0)
+    rank = rank_of(type(number))
     higher = rank > _KIND_RANK[dtype.kind] and not (rank == 3 and dtype.is_floating)
-    return next(DEFAULTS[kind] for kind, each in _SCALAR_RANK.items() if each == rank) if higher else dtype
+    return default_of(type(number)) if higher else dtype
 
 
 def weak(x: Any) -> Any:
@@ -181,21 +193,14 @@ def weak(x: Any) -> Any:
 
 def check_scalar(op: str, scalar: Any, dtype: DType) -> None:
     """A Python scalar takes the dtype of the tensor it meets; refuse one of a higher kind, or out of range."""
-    rank = _SCALAR_RANK.get(type(scalar))
-    if rank is None:
-        rank = next((rank for kind, rank in _SCALAR_RANK.items() if isinstance(scalar, kind)), None)
-    if rank is None:
+    rank = rank_of(type(scalar))
+    if rank < 0:
         raise TypeError(
             f"{op} takes a number here; got {type(scalar).__name__} {scalar!r}. A tensor's number is .item(), a "
             "Value's .data; no gradient goes through either"
         )
     if rank > _KIND_RANK[dtype.kind] or (rank == 0 and dtype.kind != "bool"):
-        need = next(
-            name
-            for name, kind in (("float32", float), ("complex64", complex), ("int64", int))
-            if isinstance(scalar, kind)
-        )
-        advice = f"write {int(scalar)}" if rank == 0 else f"use x.astype({need!r})"
+        advice = f"write {int(scalar)}" if rank == 0 else f"use x.astype({default_of(type(scalar)).name!r})"
         raise DTypeError(
             f"{op}: the Python {type(scalar).__name__} {scalar!r} does not go with a {dtype} tensor "
             f"(the array API leaves that mixture undefined); {advice}"
@@ -282,12 +287,7 @@ def greatest(dtype: DType) -> float:
 def infer(values: Iterable[Any]) -> DType:
     """The default dtype of Python numbers: the highest kind among them decides; no numbers at all are float32."""
     kinds = set(map(type, values))
-    if not kinds:
-        return float32
-    ranks = []
     for kind in kinds:
-        rank = next((rank for base, rank in _SCALAR_RANK.items() if issubclass(kind, base)), None)
-        if rank is None and not hasattr(kind, "__float__"):
+        if rank_of(kind) < 0 and not hasattr(kind, "__float__"):
             raise DTypeError(f"a tensor holds numbers; got {kind.__name__}")
-        ranks.append(2 if rank is None else rank)
-    return DEFAULTS[next(base for base, rank in _SCALAR_RANK.items() if rank == max(ranks))]
+    return default_of(max([kind if rank_of(kind) >= 0 else float for kind in kinds] or [float], key=rank_of))

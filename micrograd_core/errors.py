@@ -10,26 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 __all__ = [
-    "AxisError",
-    "BackendBroken",
-    "BackendIncompatible",
-    "BackendNotFound",
-    "DTypeError",
-    "DeviceMismatch",
-    "DeviceUnavailable",
-    "GradcheckError",
-    "GraphError",
-    "KernelBroken",
-    "LinAlgError",
-    "MicrogradError",
-    "MissingExtra",
-    "OutOfMemory",
-    "ProgramError",
-    "ShapeError",
-    "TraceError",
-    "UnsupportedDType",
-    "UnsupportedOp",
-]
+    "AxisError", "BackendBroken", "BackendIncompatible", "BackendNotFound", "DTypeError", "DeviceMismatch",
+    "DeviceUnavailable", "GradcheckError", "GraphError", "KernelBroken", "LinAlgError", "MicrogradError",
+    "MissingExtra", "OutOfMemory", "ProgramError", "ShapeError", "TraceError", "UnsupportedDType", "UnsupportedOp",
+]  # fmt: skip
 
 
 class MicrogradError(Exception):
@@ -273,6 +257,10 @@ class DeviceUnavailable(MicrogradError, RuntimeError):
         self.device, self.reason = device, reason
         remedy = remedy or f'use another device, or ask for a substitute with Device("{device}", fallback="cpu")'
         super().__init__(f"{_cuda(device)}device {device!r} is unavailable: {reason}; {remedy}")
+
+
+UNUSABLE: Final = (BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable)
+"""Why a device cannot be used."""
 
 
 class DeviceMismatch(MicrogradError, ValueError):

@@ -315,6 +315,8 @@ def _draw(
 def _shape(name: str, shape: Any, *numbers: Any) -> tuple[int, ...]:
     """The shape, which comes first; NumPy's users give the numbers first, and 0 would be a shape without elements."""
     last = next((x for x in numbers if isinstance(x, (tuple, list))), None)
+    if isinstance(shape, Generator):
+        raise TypeError(f"{name}: the generator is given by name: write {name}({last or (2, 3)}, generator=generator)")
     if last is not None or isinstance(shape, float) or _seems_numpys(shape, *numbers):
         given = [x for x in (shape, *numbers) if not isinstance(x, (tuple, list))]
         call = ", ".join(map(repr, (tuple(last or ()), *given[:2])))

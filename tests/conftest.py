@@ -6,12 +6,19 @@ import os
 import random
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import micrograd_core as mg
 from micrograd_core import Device
+
+with suppress(ImportError):  # not on Pyodide
+    import hypothesis
+
+    hypothesis.settings.register_profile("any machine", deadline=None)  # how long an example takes is no verdict
+    hypothesis.settings.load_profile("any machine")
 
 os.environ["SCIPY_ARRAY_API"] = "1"  # SciPy looks once, when it is imported
 

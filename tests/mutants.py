@@ -45,6 +45,7 @@ import pytest
 
 from micrograd_core import Device, asarray, no_grad, plugins
 from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.conformance import cases
 from micrograd_core.conformance.forms import OPEN
 from micrograd_core.conformance.suite import Conformance
 from micrograd_core.dtypes import DTYPES
@@ -839,7 +840,7 @@ def probes(op: Op, device: Device) -> Iterator[tuple[list[Any], dict[str, Any]]]
         for dtype in device.kernels.backend.dtypes:
             for palette, view in PALETTES if dtype not in ("float32", "int32") else PALETTES + VIEWS:
                 operands: list[Any] = []
-                for operand, values in zip(sample.operands, sample.draw(), strict=True):
+                for operand, values in zip(sample.operands, cases.draw(sample), strict=True):
                     if not isinstance(operand, Array):
                         operands.append(
                             operand + 0.25 if palette == "again" and operand.__class__ is float else operand

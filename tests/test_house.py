@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -101,7 +102,7 @@ def test_no_ring_has_more_than_three_files() -> None:
     found = sorted(sorted(name.removeprefix("micrograd_core.") for name in ring) for ring in rings(graph(CORE)))
     assert found == [
         ["backend", "interpreters.boundary", "interpreters.raw"],  # its `compile` composes, its faults are looked for
-        ["scalar.bridge", "scalar.device_value", "scalar.value"],  # `Value` makes the others, and they are such
+        ["scalar.bridge", "scalar.value"],  # a `Value` on a device is one of the bridge's
     ]
 
 
@@ -238,6 +239,36 @@ def test_the_readme_lists_the_evening_in_order() -> None:
         folder = "" if first.endswith(".py") and line[0] != " " else first if first.endswith("/") else folder
         found += [folder + name for name in ([first, *others] if first.endswith(".py") else others)]
     assert found == evening.READING
+
+
+def test_the_readme_shows_the_folders_that_there_are() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = page.partition("```\nmicrograd_core/\n")[2].partition("```")[0]
+    shown: dict[str, set[str]] = {"": set(), "  ": set()}  # by what is before them
+    for line in filter(re.compile(r" ? ?\w").match, tree.splitlines()):
+        names = takewhile(re.compile(r"\w+/?$").match, re.split(" {2,}", line.strip()))
+        shown["  " if line[0] == " " else ""].update(name.rstrip("/") for name in names)
+    files = {path.stem for path in CORE.glob("[a-z]*.py")}
+    assert shown["  "] == files | {path.parent.name for path in CORE.glob("*/__init__.py")}
+    assert shown[""] == {"backends", "plugins", "tests", "benchmarks", "docs"}
+    assert all((ROOT / name).is_dir() for name in shown[""])
+    members = {path.parent.name for path in ROOT.glob("*/*/pyproject.toml")} - {"faulty"}
+    assert members <= set(re.findall(r"\b(\w+) \(", tree.partition("\nbackends/")[2]))
+
+
+def test_a_docstring_says_what_it_is_about() -> None:
+    """It does not refer to its neighbour, which a reader of ``help()`` does not see."""
+    vague = re.compile(
+        r'"""(The same(\.|,| of | for | by | where | which | with )|Theirs\b|All\.|Of `\w+`\."""|As above)'
+    )
+    sources = [*CORE.rglob("*.py"), *ROOT.glob("*/*/micrograd_*/**/*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sources
+        for line in path.read_text("utf8").splitlines()
+        if vague.search(line)
+    ]
+    assert not found
 
 
 def test_files_are_short() -> None:

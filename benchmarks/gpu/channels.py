@@ -88,7 +88,7 @@ def prepared(case: Case, library: str, device: str, half: bool) -> tuple[Callabl
     def numbers() -> list[Any]:
         found = [step(), *(x.grad for x in xs)]
         if library == "torch":
-            return [x.detach().float().cpu().numpy() for x in found]
+            return [x.detach().float().cpu().detach().numpy() for x in found]
         return [np.asarray(x.detach().astype("float32").numpy()) for x in found]
 
     return step, numbers

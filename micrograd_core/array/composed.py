@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.array.creation import arange
-from micrograd_core.array.functions import FUNCTIONS, both_spellings
+from micrograd_core.array.creation import arange, full, linspace
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.dtypes import int64
-from micrograd_core.errors import ShapeError
+from micrograd_core.dtypes import bool_, int64
+from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
-from micrograd_core.ops.arguments import advising
 
 F: Final = FUNCTIONS
 
 
-@advising
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """The operands, each broadcast to their common shape.
 
@@ -49,7 +47,6 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     return tuple(F["broadcast_to"](x, shape) for x in tensors)
 
 
-@both_spellings
 def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of `x` along `axis`, without that axis; `stack` puts them together again.
 
@@ -81,7 +78,6 @@ def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x[(*before, i)] for i in range(x.shape[at]))
 
 
-@advising
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not 0, in C order.
 
@@ -113,7 +109,6 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
     return tuple(found[:, axis] for axis in range(x.ndim))
 
 
-@both_spellings
 def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """Differences of neighbours along `axis`, taken `n` times.
 
@@ -155,7 +150,6 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     return F["diff"](F["concat"](parts, axis=axis) if len(parts) > 1 else x, axis=axis, n=n)
 
 
-@advising
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
     """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted, as int64.
 
@@ -187,7 +181,6 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Tensor | No
     return F["searchsorted"](x1 if sorter is None else F["take"](x1, sorter), x2, side=side)
 
 
-@advising
 def einsum(subscripts: str, /, *operands: Any) -> Tensor:
     """Einstein's sum: products of operands whose axes `subscripts` name, summed over those that the result lacks.
 
@@ -229,7 +222,6 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-@both_spellings
 def topk(x: Tensor, /, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
     """The `k` largest (or smallest) elements along `axis`, in order, and where they are.
 
@@ -310,7 +302,6 @@ def _unique(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return F["take"](found, starts), order, starts
 
 
-@advising
 def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements in order.
 
@@ -335,7 +326,6 @@ def unique_values(x: Tensor, /) -> Tensor:
     return _unique(x)[0]
 
 
-@advising
 def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The distinct elements in order, and how often each occurs.
 
@@ -359,7 +349,6 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     return UniqueCounts(values, _counts(order, starts))
 
 
-@advising
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The distinct elements in order, and where each element of `x` is among them.
 
@@ -383,7 +372,6 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
     return UniqueInverse(values, _inverse(asarray(x), order, starts))
 
 
-@advising
 def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct elements in order, where they are, and how often each occurs.
 
@@ -417,3 +405,235 @@ def _inverse(x: Tensor, order: Tensor, starts: Tensor) -> Tensor:
     places = arange(x.size, dtype=int64, device=order.device)
     group = searchsorted(starts, places, side="right") - 1
     return F["take"](group, F["argsort"](order)).reshape(x.shape)
+
+
+# ── with arguments or answers of another library ──────────────────────────────────────────────────────────────
+
+
+def allclose(x: Any, y: Any, /, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, as `isclose` says.
+
+    Parameters
+    ----------
+    x, y : Tensor or number
+        Of numeric dtype; their shapes broadcast.
+    rtol, atol : float
+        The tolerances relative to `y`, and absolute.
+    equal_nan : bool
+        Whether a NaN is close to another.
+
+    Returns
+    -------
+    bool
+        A Python bool: the answer is read from the device.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.allclose(mg.asarray([1.0, 2.0]), mg.asarray([1.0, 2.0 + 1e-9]))
+    True
+    """
+    return bool(F["isclose"](x, y, rtol, atol, equal_nan).all())
+
+
+def masked_fill(x: Any, /, mask: Any, value: Any) -> Tensor:
+    """`value` where the mask is true, else `x`.
+
+    Parameters
+    ----------
+    x : Tensor or number
+        Of any dtype.
+    mask : Tensor
+        Of bool dtype; its shape broadcasts with that of `x`.
+    value : Tensor or number
+        The element where the mask is true; converted to the dtype of `x`.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, and the shape that `x` and the mask broadcast to.
+
+    Raises
+    ------
+    DTypeError
+        When the mask does not hold bools.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.masked_fill(mg.asarray([1.0, 2.0]), mg.asarray([True, False]), 0.0)
+    Tensor([0., 2.])
+    """
+    x, mask = asarray(x), asarray(mask)
+    if mask.dtype is not bool_:
+        raise DTypeError(f"masked_fill: a mask holds bools; got {mask.dtype}. Write mask != 0")
+    return F["masked_fill"](x, mask, value.astype(x.dtype) if isinstance(value, Tensor) else value)
+
+
+def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+    """Sums of the first 1, 2, … elements along `axis`; of the flattened tensor without one.
+
+    Parameters
+    ----------
+    x : Tensor or number
+        Of numeric dtype.
+    axis : int, optional
+        The axis to compute along; without one `x` is flattened.
+    dtype : DType or str, optional
+        By default that of `x`; of small integers int64.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`, or 1-d without an axis.
+
+    Raises
+    ------
+    ShapeError
+        When `x` has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.cumsum(mg.asarray([1, 2, 3, 4]))
+    Tensor([ 1,  3,  6, 10])
+    """
+    x = asarray(x) if axis is not None else asarray(x).reshape(-1)
+    return F["cumulative_sum"](x.reshape(1) if not x.ndim else x, axis=axis or 0, dtype=dtype).reshape(x.shape)
+
+
+def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+    """Products of the first 1, 2, … elements along `axis`; of the flattened tensor without one.
+
+    Parameters
+    ----------
+    x : Tensor or number
+        Of numeric dtype.
+    axis : int, optional
+        The axis to compute along; without one `x` is flattened.
+    dtype : DType or str, optional
+        By default that of `x`; of small integers int64.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`, or 1-d without an axis.
+
+    Raises
+    ------
+    ShapeError
+        When `x` has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.cumprod(mg.asarray([1, 2, 3, 4]))
+    Tensor([ 1,  2,  6, 24])
+    """
+    x = asarray(x) if axis is not None else asarray(x).reshape(-1)
+    return F["cumulative_prod"](x.reshape(1) if not x.ndim else x, axis=axis or 0, dtype=dtype).reshape(x.shape)
+
+
+def norm(x: Any, /, ord: Any = 2, axis: Any = None, keepdims: bool = False, *, p: Any = None) -> Tensor:
+    """The length of vectors along `axis`, by default of all elements: PyTorch's ``x.norm(p, dim)``.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of floating dtype.
+    ord : number or str
+        Which norm: an order such as 1, 2 or ``inf``; ``'fro'`` and ``None`` are 2.
+    axis : int or sequence of int, optional
+        The axes to compute along; by default all of them.
+    keepdims : bool
+        Whether the axes stay, with length 1.
+    p : number or str, optional
+        PyTorch's name of `ord`.
+
+    Returns
+    -------
+    Tensor
+        Of the real dtype that goes with that of `x`.
+
+    Raises
+    ------
+    ShapeError
+        When the order is a word for matrices: `mg.linalg.matrix_norm` takes it.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.norm(mg.asarray([3.0, 4.0]))
+    Tensor(5.)
+    """
+    word = ord if p is None else p
+    if word not in ("fro", None) and isinstance(word, str):
+        raise ShapeError(f"norm: {word!r} is of matrices; use mg.linalg.matrix_norm(x, ord={word!r})")
+    places = tuple(axis) if isinstance(axis, list) else axis
+    return F["vector_norm"](x, axis=places, keepdims=keepdims, ord=2 if word in ("fro", None) else word)
+
+
+# ── histograms ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Histogram(NamedTuple):
+    """What `histogram` gives."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+def histogram(
+    x: Any, /, bins: Any = 10, range: Any = None, *, weight: Any = None, weights: Any = None, density: bool = False
+) -> Histogram:
+    """How many elements lie between neighbouring edges; the last bin has its upper edge too.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of real dtype and any shape.
+    bins : int or Tensor
+        The number of bins, or their edges, 1-d and sorted.
+    range : (float, float), optional
+        The first and the last edge; by default the least and the greatest element, which are read.
+    weight, weights : Tensor, optional
+        How much each element counts: of as many elements as `x`.
+    density : bool
+        Whether to normalize, so that the sum over bins, times their widths, is 1.
+
+    Returns
+    -------
+    named tuple of Tensor: hist, bin_edges
+        Of shapes (bins,) and (bins + 1,). Counts are int64; weighted sums have the dtype of the weights.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.histogram(mg.asarray([0.0, 1.0, 1.0, 4.0]), 2)
+    Histogram(hist=Tensor([3, 1]), bin_edges=Tensor([0., 2., 4.]))
+    """
+    flat = asarray(x).reshape(-1).detach()
+    share = weight if weights is None else weights
+    if isinstance(bins, int):
+        if range is None:
+            low, high = (float(flat.min().item()), float(flat.max().item())) if flat.size else (0.0, 1.0)
+        else:
+            low, high = float(range[0]), float(range[1])
+        low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
+        kind = flat.dtype if flat.dtype.is_floating else "float64"
+        edges = linspace(low, high, bins + 1, dtype=kind, device=flat.device)
+    else:
+        edges = asarray(bins)
+    count = edges.shape[0] - 1
+    values = flat.astype(edges.dtype)
+    place = searchsorted(edges, values, side="right") - 1
+    place = F["where"](values == edges[-1], count - 1, place)
+    inside = (place >= 0) & (place < count) & (values <= edges[-1])
+    place = F["where"](inside, place, count)
+    amounts: Any = 1 if share is None else asarray(share).reshape(-1)
+    kind = "int64" if share is None else amounts.dtype
+    hist = F["index_add"](full(count + 1, 0, dtype=kind, device=flat.device), place, amounts, axis=0)[:count]
+    if density:
+        hist = hist.astype(edges.dtype) if share is None else hist
+        hist = hist / (hist.sum() * (edges[1:] - edges[:-1]))
+    return Histogram(hist, edges)

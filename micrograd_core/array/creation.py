@@ -315,15 +315,9 @@ def _widest(kernels: Any, *numbers: Any) -> DType:
 
 
 def arange(
-    start: float,
-    /,
-    stop: float | None = None,
-    step: float = 1,
-    *,
-    dtype: Any = None,
-    device: Any = None,
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """``start, start + step, ...`` up to but without `stop`; int64 for integers, else float32.
 
     Parameters
@@ -381,16 +375,9 @@ def arange(
 
 
 def linspace(
-    start: complex,
-    stop: complex,
-    /,
-    num: int,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    endpoint: bool = True,
+    start: complex, stop: complex, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True,
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """`num` evenly spaced numbers from `start` to `stop`, which is left out unless `endpoint`.
 
     Parameters
@@ -454,15 +441,9 @@ def _is_complex(x: Any) -> bool:
 
 
 def eye(
-    n_rows: int,
-    n_cols: int | None = None,
-    /,
-    *,
-    k: int = 0,
-    dtype: Any = None,
-    device: Any = None,
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """1 on the `k`-th diagonal (above the main one where `k` is positive), else 0; float32 by default.
 
     Parameters

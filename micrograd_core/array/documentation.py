@@ -32,13 +32,13 @@ def meanings() -> dict[str, str]:
 
 def docstring(op: Op, function: Any) -> str:
     """The whole docstring, in NumPy's style, of the function of an operation."""
-    parameters = _parameters(function)
+    shown = parameters(function)
     count = 1 if op.operands == -1 else op.operands
-    names = [each.name for each in parameters]
+    names = [each.name for each in shown]
     said = re.sub(r"``x([1-9])``", lambda m: f"`{names[int(m[1]) - 1]}`" if int(m[1]) <= count else m[0], op.doc)
     grad = f"Not differentiable: {op.gradient}." if isinstance(op.gradient, str) else "Differentiable to any order."
-    rows = [_operand(op, i, each) for i, each in enumerate(parameters[:count])]
-    rows += [_parameter(op, each) for each in parameters[count:]]
+    rows = [_operand(op, i, each) for i, each in enumerate(shown[:count])]
+    rows += [_parameter(op, each) for each in shown[count:]]
     if op.parts is None:
         kind, result = "Tensor", f"Of {RESULTS.get(op.result, 'the dtype told above')}."
         if op.result is SAME and op.cast is not None:
@@ -79,7 +79,7 @@ def module_docstring(function: Any, origin: str, inputs: int, left_out: frozense
         How an example spells the module.
     """
     found = sections(function.__doc__ or "")
-    names = [each.name for each in _parameters(function)]
+    names = [each.name for each in parameters(function)]
     taken = [each for each in names[inputs:] if each not in left_out and each[0] != "_"]
     operands, result = _rows(found.get("Parameters", ""), names[:inputs]), found.get("Returns", "")
 
@@ -118,7 +118,7 @@ class _Parameter(NamedTuple):
     default: str  # empty where there is none
 
 
-def _parameters(function: Any) -> list[_Parameter]:
+def parameters(function: Any) -> list[_Parameter]:
     """The parameters that a signature shows. Importing `inspect` would take longer than all of this."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__

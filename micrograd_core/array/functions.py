@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.documentation import docstring
+from micrograd_core.array.manners import say_which
 from micrograd_core.array.methods import MADE, by_words
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
@@ -18,7 +19,6 @@ from micrograd_core.ops import TABLE, Array, Op, Sample, family
 from micrograd_core.ops.arguments import advising, unbound
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
-from micrograd_core.ops.shared import both_spellings as both_spellings
 from micrograd_core.ops.shared import other_spellings, parameter_names, respelled, to_bool
 
 _READY: Final = frozenset((Tensor, float))
@@ -31,6 +31,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     others = {} if parameters is None else other_spellings(parameter_names(parameters))
     count = op.operands
     run = recorded(Tensor, op)
+    ambiguous = op.name in (*MADE[by_words].split(), "median", "sort")
 
     def simple(*operands: Any, **named: Any) -> Tensor:
         if named:
@@ -48,9 +49,11 @@ def _function(op: Op) -> Callable[..., Tensor]:
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
         if kwargs and not others.keys().isdisjoint(kwargs):
-            if "dim" in kwargs and op.name in MADE[by_words].split():  # PyTorch's word: its result
+            if "dim" in kwargs and ambiguous:  # PyTorch's word: its result
                 return getattr(asarray(args[0]), op.name)(*args[1:], **kwargs)
             kwargs = respelled(op.name, kwargs, others)
+        if ambiguous and len(args) > 1 and not kwargs:
+            say_which(op.name, asarray(args[0]), *args[1:])
         if op.optional:
             args = _completed(op, args, kwargs)
         operands = args[:count]
@@ -291,20 +294,20 @@ def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
     return wraps(function)(of_one if op.operands == 1 else of_two)
 
 
-def _of_one_axis(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function along an axis that takes 0-d tensors too, as if they had one."""
+def _with_an_axis(function: Callable[..., Any], ndim: int) -> Callable[..., Any]:
+    """A function that takes tensors of `ndim` axes, too: with one of length 1 before them, which results lack."""
 
     def either(x: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         if x is None:
             return function(*args, **kwargs)  # refuses
         if not isinstance(x, Tensor):
             x = asarray(x)
-        if x.ndim:
+        if x.ndim != ndim:
             return function(x, *args, **kwargs)
-        found = function(x.reshape(1), *args, **kwargs)
+        found = function(x.expand_dims(0), *args, **kwargs)
         if isinstance(found, Tensor):
-            return found.reshape(())
-        return type(found)(*(each.reshape(()) for each in found))
+            return found.reshape(found.shape[1:])
+        return type(found)(*(each.reshape(each.shape[1:]) for each in found))
 
     return wraps(function)(either)
 
@@ -338,13 +341,13 @@ class Functions(Mapping[str, Callable[..., Tensor]]):
                 return written
         function = _function(op)
         if op.name in ("softmax", "log_softmax", "softmin") or op in family("standard.scans").OPS:
-            function = _of_one_axis(function)
+            function = _with_an_axis(function, 0)
         if is_lenient(op):
             function = _lenient(function, op)
         if op.name.endswith(("1d", "2d", "3d")):
             from micrograd_core.array.images import widened  # imports families of networks
 
-            function = widened(op.name, function, self)
+            function = _with_an_axis(widened(op.name, function, self), int(op.name[-2]) + 1)
         return function
 
 

@@ -20,25 +20,8 @@ Functions = Mapping[str, Function]
 
 def widened(name: str, function: Function, functions: Functions) -> Function:
     """The function ``conv2d`` from the op table, say, with what its record does not take; others as they are."""
-    for wider in WIDER.get(name[:-2], ()):
-        function = wider(function, int(name[-2]), functions)
-    return function
-
-
-def _of_an_image(function: Function, rank: int, functions: Functions) -> Function:
-    """Also without a batch."""
-
-    def either(x: Any = None, /, *args: Any, **kwargs: Any) -> Tensor:
-        if x is None:
-            return function(*args, **kwargs)  # refuses
-        if not isinstance(x, Tensor):
-            x = asarray(x)
-        if x.ndim != rank + 1:
-            return function(x, *args, **kwargs)
-        out = function(x.expand_dims(0), *args, **kwargs)
-        return out.reshape(out.shape[1:])
-
-    return wraps(function)(either)
+    wider = WIDER.get(name[:-2])
+    return function if wider is None else wider(function, int(name[-2]), functions)
 
 
 def _of_same_sizes(function: Function, rank: int, functions: Functions) -> Function:
@@ -87,9 +70,4 @@ def _of_wide_dilations(function: Function, rank: int, functions: Functions) -> F
     return wraps(function)(either)
 
 
-WIDER = {
-    "conv": (_of_same_sizes, _of_an_image),
-    "conv_transpose": (_of_wide_dilations, _of_an_image),
-    "max_pool": (_of_an_image,),
-    "avg_pool": (_of_an_image,),
-}
+WIDER = {"conv": _of_same_sizes, "conv_transpose": _of_wide_dilations}

@@ -45,8 +45,8 @@ def by_words(name: str) -> Method:
     plain = reduction(name)
 
     def method(x: Any, *args: Any, **named: Any) -> Any:
-        if not named and name in ("max", "min"):
-            return plain(x, *args)
+        if not args and not named and name in ("max", "min"):
+            return plain(x)
         from micrograd_core.array import manners
 
         return manners.by_words(plain, name, x, args, named)
@@ -120,6 +120,8 @@ class Methods(Operators):
 
     __slots__ = ()
 
+    __array__, _number, _without_gradient = map(in_manner, ("as_ndarray", "number", "without_gradient"))
+
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """``ndarray * Tensor`` comes to the tensor's own operators; NumPy's functions say what to call instead."""
         reflected = REFLECTED.get(function.__name__)
@@ -139,14 +141,11 @@ class Methods(Operators):
     # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────
 
     @both_spellings
-    def expand_dims(self: Any, axis: Any) -> Tensor:
+    def expand_dims(self: Any, axis: int | tuple[int, ...]) -> Tensor:
         """Axes of length 1 inserted. A view."""
         return apply_single(EXPAND_DIMS, self, EXPAND_DIMS.parameters(self, axis))  # type: ignore[misc]
 
-    @both_spellings
-    def unsqueeze(self: Any, dim: int) -> Tensor:
-        """``x.expand_dims(dim)``: an axis of length 1 inserted. A view."""
-        return self.expand_dims(dim)
+    unsqueeze = expand_dims
 
     def view(self: Any, *shape: Any) -> Tensor:
         """``x.reshape(shape)``, which is a view where it can be; of a dtype, refused: bits are not read anew."""
@@ -429,7 +428,7 @@ MADE: Final = {
     """,
     reduction: "sum mean any all argmax logsumexp amax=max amin=min",
     by_words: "max min var std",
-    in_manner: "sort unique repeat",
+    in_manner: "sort unique repeat nonzero add_ subtract_ sub_=subtract addcmul_ addcdiv_ numpy median=middle",
     unary: """
         abs_ sign_ floor_ ceil_ isnan isfinite exp_ expm1_ log_ log1p_ sqrt_ square_ sin_ cos_ tanh_ sigmoid_ relu_
         copy negative_ positive reciprocal_ round_ trunc_ log2_ log10_ tan_ asin_ acos_ atan_ sinh_ cosh_ asinh_
@@ -437,15 +436,15 @@ MADE: Final = {
     """,
     of_package: """
         squeeze flip moveaxis roll tile rot90 split chunk repeat_interleave diag diagonal trace tril_ triu_ gather
-        index_select masked_fill_ masked_select scatter_ scatter_add_ scatter_reduce_ nonzero argwhere searchsorted
-        argmin argsort prod count_nonzero cumsum_ cumprod_ cummax cummin logcumsumexp diff topk kthvalue median
-        quantile cov corrcoef norm add_ subtract_ multiply_ divide_ floor_divide_ remainder_ fmod_ pow_ maximum
+        index_select masked_fill_ masked_select scatter_ scatter_add_ scatter_reduce_ argwhere searchsorted
+        argmin argsort prod count_nonzero cumsum_ cumprod_ cummax cummin logcumsumexp diff topk kthvalue
+        quantile cov corrcoef norm multiply_ divide_ floor_divide_ remainder_ fmod_ pow_ maximum
         minimum atan2_ hypot_ logaddexp lerp_ nextafter isclose allclose greater_ greater_equal_ less_ less_equal_
         not_equal_ logical_and_ logical_or_ logical_xor_ logical_not_ bitwise_and_ bitwise_or_ bitwise_xor_
         bitwise_left_shift_ bitwise_right_shift_ clip_ nan_to_num_ logit_ rsqrt_ exp2_ copysign_ outer kron cross erf_
         erfc_ erfinv_ lgamma_ digamma_ i0_ movedim=moveaxis take_along_dim=take_along_axis
-        sub_=subtract mul_=multiply div_=divide true_divide_=divide eq_=equal ne_=not_equal lt_=less le_=less_equal
-        gt_=greater ge_=greater_equal clamp_=clip mm=matmul bmm=matmul mv=matmul
+        mul_=multiply div_=divide true_divide_=divide eq_=equal ne_=not_equal lt_=less le_=less_equal
+        gt_=greater ge_=greater_equal clamp_=clip matmul dot=matmul mm=matmul bmm=matmul mv=matmul
     """,
 }
 """Names of methods by what makes them; ``name=target`` is another name of a target.

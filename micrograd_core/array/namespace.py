@@ -9,25 +9,10 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from micrograd_core import layout
+from micrograd_core import dtypes, layout
 from micrograd_core.array.tensor import Tensor, asarray, shares_memory
 from micrograd_core.device import Device, default_device
-from micrograd_core.dtypes import (
-    COMPLEX_OF,
-    DTYPES,
-    FORMATS,
-    KINDS,
-    REAL_OF,
-    DType,
-    beside,
-    complex64,
-    float32,
-    greatest,
-    int64,
-    integer_range,
-    promote,
-    promotes,
-)
+from micrograd_core.dtypes import DTYPES, DType, complex64, float32, int64, promote
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
 from micrograd_core.ops.arguments import advising
@@ -88,9 +73,9 @@ def finfo(type: Any, /) -> FloatInfo:
     dtype = _dtype_of(type)
     if not dtype.is_floating:
         raise DTypeError(f"finfo is for floating dtypes; {dtype} is not. Use iinfo for integers")
-    dtype = REAL_OF.get(dtype, dtype)
-    digits, lowest = FORMATS[dtype.name]
-    largest = greatest(dtype)
+    dtype = dtypes.REAL_OF.get(dtype, dtype)
+    digits, lowest = dtypes.FORMATS[dtype.name]
+    largest = dtypes.greatest(dtype)
     return FloatInfo(dtype.bits, 2.0 ** (1 - digits), largest, -largest, 2.0**lowest, dtype)
 
 
@@ -121,18 +106,18 @@ def iinfo(type: Any, /) -> IntegerInfo:
     dtype = _dtype_of(type)
     if not dtype.is_integer:
         raise DTypeError(f"iinfo is for integer dtypes; {dtype} is not. Use finfo for floating ones")
-    low, high = integer_range(dtype)
+    low, high = dtypes.integer_range(dtype)
     return IntegerInfo(dtype.bits, high, low, dtype)
 
 
 _KINDS: Final[dict[str, tuple[str, ...]]] = {
-    "bool": KINDS[:1],
-    "signed integer": KINDS[1:2],
-    "unsigned integer": KINDS[2:3],
-    "integral": KINDS[1:3],
-    "real floating": KINDS[3:4],
-    "complex floating": KINDS[4:],
-    "numeric": KINDS[1:],
+    "bool": dtypes.KINDS[:1],
+    "signed integer": dtypes.KINDS[1:2],
+    "unsigned integer": dtypes.KINDS[2:3],
+    "integral": dtypes.KINDS[1:3],
+    "real floating": dtypes.KINDS[3:4],
+    "complex floating": dtypes.KINDS[4:],
+    "numeric": dtypes.KINDS[1:],
 }
 
 
@@ -201,9 +186,9 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     for each in strong[1:]:
         result = promote("result_type", result, each)
     for number in weak:
-        result = beside(number, result)
-        if isinstance(number, complex) and result in COMPLEX_OF:
-            result = COMPLEX_OF[result]
+        result = dtypes.beside(number, result)
+        if isinstance(number, complex) and result in dtypes.COMPLEX_OF:
+            result = dtypes.COMPLEX_OF[result]
         allowed = {bool: "bool", int: "integer floating", float: "floating", complex: "complex floating"}[type(number)]
         if not any(word in allowed for word in (result.kind, *result.kind.split()[-1:])):
             raise DTypeError(f"result_type: the Python {type(number).__name__} {number!r} does not go with {result}")
@@ -257,7 +242,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     >>> mg.can_cast("int32", "int64"), mg.can_cast("int64", "int32")
     (True, False)
     """
-    return promotes(_dtype_of(from_), as_dtype(to))
+    return dtypes.promotes(_dtype_of(from_), as_dtype(to))
 
 
 @advising

@@ -116,13 +116,9 @@ class Operators(BaseTensor):
         return int(kind), index
 
     def __dlpack__(
-        self: Any,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[Any, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
+        self: Any, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[Any, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
         if self.requires_grad:
             raise GraphError("this tensor records gradients, which DLPack cannot carry; export x.detach()")
         handle, own = self._exported(), self.__dlpack_device__()

@@ -114,8 +114,11 @@ class Tensor(Methods):
             )
         if not self.is_leaf:
             raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
-        self._record, self._grad = (Leaf(self), None) if wanted else (None, None)
-        storage(self).tracked = True  # also from now on if switched off: records have saved this memory
+        self._record, self._grad, self._frozen = Leaf(self) if wanted else None, None, not wanted
+        storage(self).saved, storage(self).tracked = (
+            False,
+            True,
+        )  # also from now on if switched off: records have saved this memory
 
     @property
     def is_leaf(self) -> bool:
@@ -124,12 +127,14 @@ class Tensor(Methods):
 
     @property
     def grad(self) -> Tensor | None:
-        """What `backward` accumulated here: a tensor of this shape. ``None`` before, and on computed tensors."""
-        return self._grad if self._record.__class__ is Leaf else None
+        """What `backward` accumulated here: a tensor of this shape. ``None`` before; if computed, with a warning."""
+        if self._record.__class__ is Leaf:
+            return self._grad
+        return None if self._record is None else self._without_gradient()
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if self._record.__class__ is not Leaf:
+        if self._record.__class__ is not Leaf and value is not None:
             raise GraphError("only a tensor that was not computed, and records, has a gradient to set")
         if value is not None:
             value = _in_place_of(self, "grad", value)
@@ -137,8 +142,7 @@ class Tensor(Methods):
 
     def zero_grad(self) -> None:
         """Forget the gradient."""
-        if self._record.__class__ is Leaf:
-            self._grad = None
+        self.grad = None
 
     backward = backward
     register_hook = register_hook
@@ -161,18 +165,13 @@ class Tensor(Methods):
             return  # as after ``x.data += 1``, which has written already
         self._handle, self._origin = value._handle, None
         share(value, self)
+        storage(self).saved = False
         storage(self).replaced += 1
-
-    def matmul(self, other: Tensor) -> Tensor:
-        """``self @ other``."""
-        return apply(TABLE["matmul"], (self, other))
-
-    dot = matmul
 
     # shape and selection
 
     def reshape(self, *shape: Any) -> Tensor:
-        """The same elements in another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view if it can be."""
+        """Give the elements another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view if it can be."""
         return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
 
     def permute_dims(self, *axes: Any) -> Tensor:
@@ -216,7 +215,7 @@ class Tensor(Methods):
         return _call("astype", self, dtype)
 
     def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Tensor:
-        """The same numbers on another device, of another dtype, or both, in the same graph.
+        """Copy to another device, another dtype, or both; the copy stays in the graph.
 
         This tensor itself if there is nothing to do.
         """
@@ -242,34 +241,8 @@ class Tensor(Methods):
             raise ShapeError(f"item() is for tensors of one element; this one has shape {self.shape}. Use .tolist()")
         return _call("reshape", self.detach(), ()).tolist()
 
-    def numpy(self) -> Any:
-        """A NumPy copy."""
-        import numpy
-
-        dtype: Any = self.dtype.name
-        if dtype == "bfloat16":  # NumPy knows it from ml_dtypes
-            try:
-                import ml_dtypes
-            except ModuleNotFoundError as error:
-                raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
-            dtype = ml_dtypes.bfloat16
-        array = numpy.frombuffer(read(self._kernels, self._handle, self.dtype), dtype=dtype)
-        return array.reshape(self.shape).copy()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if self.requires_grad:
-            raise TypeError(
-                "this tensor records gradients, and a NumPy array cannot; convert it with x.detach().numpy()"
-            )
-        if not self.device.is_cpu():
-            raise TypeError(f"this tensor is on {self.device}; nothing is moved implicitly. Use x.numpy()")
-        if copy is False:
-            raise ValueError("a Tensor is always copied into a NumPy array")
-        array = self.numpy()
-        return array if dtype is None else array.astype(dtype)
-
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self.item() if self._record is None else self._number())
 
     def __int__(self) -> int:
         return int(self.item())
@@ -302,7 +275,7 @@ class Tensor(Methods):
             raise errors.not_copied(what, f"{'x.grad' if self.is_leaf else 'x'}.detach() for the numbers alone")
         hooks = None if leaf is None else leaf.hooks
         numbers = bytes(read(self._kernels, self._handle, self.dtype))
-        facts = numbers, self.shape, self.dtype, self.device, self.requires_grad
+        facts = numbers, self.shape, self.dtype, self.device, None if is_frozen(self) else self.requires_grad
         return _restore, facts, (grad, hooks) if grad is not None or hooks else None
 
     def __setstate__(self, state: tuple[Tensor | None, dict[object, Any] | None]) -> None:
@@ -311,10 +284,15 @@ class Tensor(Methods):
             hook_leaf(self._record, hooks)
 
 
-def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool) -> Tensor:
+def _restore(data: bytes, shape: tuple[int, ...], dtype: DType, device: Device, requires_grad: bool | None) -> Tensor:
     out = wrap(Tensor, device.kernels.upload(data, shape, dtype), device.kernels, dtype, None)
-    out.requires_grad = requires_grad
+    out.requires_grad, out._frozen = bool(requires_grad), requires_grad is None
     return out
+
+
+def is_frozen(x: Tensor) -> bool:
+    """Whether a tensor recorded once, or was made as a parameter, and does not record now."""
+    return x._record is None and getattr(x, "_frozen", False)
 
 
 def _in_place_of(x: Tensor, what: str, value: Any) -> Tensor:
@@ -334,13 +312,9 @@ def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def asarray(
-    data: Any,
-    *,
-    dtype: Any = None,
-    device: str | Device | None = None,
-    copy: bool | None = None,
+    data: Any, *, dtype: Any = None, device: str | Device | None = None, copy: bool | None = None,
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor with the elements of `data`, which records nothing unless asked to.
 
     A tensor that already has the dtype and the device is returned as it is, unless `copy` or `requires_grad` is true.

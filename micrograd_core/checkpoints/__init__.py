@@ -9,16 +9,8 @@ from micrograd_core.checkpoints.stored import Checkpoint, load, load_model, save
 from micrograd_core.suggestions import door
 
 __all__ = [
-    "Checkpoint",
-    "CheckpointError",
-    "ExportError",
-    "Exported",
-    "export_onnx",
-    "from_torch",
-    "load",
-    "load_model",
-    "save",
-    "to_torch",
-]
+    "Checkpoint", "CheckpointError", "ExportError", "Exported", "export_onnx", "from_torch", "load", "load_model",
+    "save", "to_torch",
+]  # fmt: skip
 
 door(globals())

@@ -87,11 +87,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], told: Mapping[str, Any]) ->
 
 def _in_order(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The largest elements first, so that each lies where its size divides its place; then by name."""
-    return dict(sorted(tensors.items(), key=lambda each: (-_element(each[1]), each[0])))
-
-
-def _element(x: Tensor) -> int:
-    return 8 if x.dtype is complex128 else x.dtype.itemsize
+    return dict(sorted(tensors.items(), key=lambda each: (-min(each[1].dtype.itemsize, 8), each[0])))
 
 
 def _header(tensors: Mapping[str, Tensor], strings: Mapping[str, str]) -> bytes:

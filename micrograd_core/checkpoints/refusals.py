@@ -97,7 +97,7 @@ def _foreign(path: Path, head: bytes) -> CheckpointError:
             return CheckpointError(f"{str(path)!r} is no checkpoint but {what}. {advice}")
     if head[:1] == _ONNX[0] and head[2:3] == _ONNX[1]:
         return CheckpointError(
-            f"{str(path)!r} is no checkpoint but seems to be an ONNX file. Run it with onnxruntime.InferenceSession"
+            f"{str(path)!r} is no checkpoint but seems to be an ONNX file. Read it with micrograd_models.from_onnx"
         )
     if _is_text(head):
         return CheckpointError(

@@ -150,16 +150,9 @@ PARTS: Final = ("model", "optimizer", "schedule", "scaler", "data", "random")
 
 
 def save(
-    path: str | Path,
-    *,
-    model: Module | None = None,
-    optimizer: States = None,
-    schedule: States = None,
-    scaler: States = None,
-    data: States = None,
-    random: Any = None,
-    meta: Any = None,
-) -> None:
+    path: str | Path, *, model: Module | None = None, optimizer: States = None, schedule: States = None,
+    scaler: States = None, data: States = None, random: Any = None, meta: Any = None,
+) -> None:  # fmt: skip
     """Write all that a run needs to go on to one safetensors file, whole or not at all.
 
     Other libraries read it, and find the parameters by the names of ``model.state_dict()``. A former file of that name
@@ -233,16 +226,9 @@ def _taken_apart(model: Module | None, given: dict[str, States], meta: Any) -> t
 
 
 def load(
-    path: str | Path,
-    *,
-    model: Module | None = None,
-    optimizer: States = None,
-    schedule: States = None,
-    scaler: States = None,
-    data: States = None,
-    random: Any = None,
-    device: str | Device | None = None,
-) -> Checkpoint:
+    path: str | Path, *, model: Module | None = None, optimizer: States = None, schedule: States = None,
+    scaler: States = None, data: States = None, random: Any = None, device: str | Device | None = None,
+) -> Checkpoint:  # fmt: skip
     """Let objects go on from what `save` wrote; what is not given stays in the file.
 
     Parameters
@@ -311,11 +297,9 @@ def load(
 
 
 def load_model(
-    path: str | Path,
-    device: str | Device | None = None,
-    *,
+    path: str | Path, device: str | Device | None = None, *,
     classes: Mapping[str, type[Module]] | Iterable[type[Module]] = (),
-) -> Module:
+) -> Module:  # fmt: skip
     """The model that a file holds, made from what the file says of its structure. No code is in it, and none is run.
 
     Layers of `micrograd_core.nn` are known; of a class of your own the file has the name and the arguments.

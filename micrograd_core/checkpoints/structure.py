@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from micrograd_core import nn
-from micrograd_core.array.tensor import Tensor
+from micrograd_core.array.tensor import Tensor, is_frozen
 from micrograd_core.checkpoints import trees
 from micrograd_core.checkpoints.refusals import CheckpointError, damaged
 from micrograd_core.device import Device, use_device
@@ -94,7 +94,8 @@ class Described:
         if isinstance(x, Module) and id(x) in self._names:
             return {"$module": self._names[id(x)]}
         if isinstance(x, Tensor) and id(x) in self._tensors:
-            return {"$parameter" if x.requires_grad else "$buffer": self._tensors[id(x)]}
+            kind = "$parameter" if x.requires_grad else "$frozen" if is_frozen(x) else "$buffer"
+            return {kind: self._tensors[id(x)]}
         if isinstance(x, Generator) and id(x) in self._generators:
             return {"$generator": self._generators[id(x)]}
         return {UNKNOWN: x.kind if isinstance(x, Other) else type(x).__name__}
@@ -135,15 +136,9 @@ class Built:
     """
 
     def __init__(
-        self,
-        path: str,
-        modules: Any,
-        classes: Mapping[str, type[Module]],
-        device: Device,
-        fetch: Callable[[str], Tensor],
-        states: Mapping[str, Any],
-        held: tuple[int, int],
-    ) -> None:
+        self, path: str, modules: Any, classes: Mapping[str, type[Module]], device: Device,
+        fetch: Callable[[str], Tensor], states: Mapping[str, Any], held: tuple[int, int],
+    ) -> None:  # fmt: skip
         self.path, self.modules, self.classes, self.device = path, modules, classes, device
         self._fetch, self._states, self._held = fetch, states, held
         self._made: dict[str, Module] = {}
@@ -259,10 +254,12 @@ class Built:
     def _referred(self, mark: str, name: Any) -> Any:
         if mark == "$module":
             return self._module(name, None)
-        if mark in ("$parameter", "$buffer") and isinstance(name, str):
+        if mark in ("$parameter", "$frozen", "$buffer") and isinstance(name, str):
             x = self._fetch(name)  # the same one each time
-            if mark == "$parameter":
+            if mark != "$buffer":
                 x.requires_grad = True
+            if mark == "$frozen":  # a parameter whose recording was switched off
+                x.requires_grad = False
             return x
         if mark == "$generator" and isinstance(name, str) and name in self._states:
             if name not in self._generators:

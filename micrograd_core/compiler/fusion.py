@@ -382,7 +382,7 @@ class Fusion:
                 self.users.setdefault(through(x)[0].number, {})[position] = None
 
     def reduction_joins(self, group: Group, position: int, node: Node) -> bool:
-        """The same of a reduction, which decides over which axes the nest reduces."""
+        """Whether a reduction joins a group; the first one decides over which axes the nest reduces."""
         (x,) = node.operands
         axes = _axes(node)
         if x.shape != group.shape or not self.fits(group, position, x, group.shape):

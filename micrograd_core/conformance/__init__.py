@@ -32,14 +32,9 @@ __all__ = ["Conformance", "run"]
 
 
 def run(
-    device: str,
-    *,
-    json_path: str = "",
-    markdown_path: str = "",
-    expression: str = "",
-    workers: str = "",
+    device: str, *, json_path: str = "", markdown_path: str = "", expression: str = "", workers: str = "",
     options: Sequence[str] = (),
-) -> int:
+) -> int:  # fmt: skip
     """Run the suite for `device`, in this process unless `workers` is a number for pytest-xdist; pytest's exit status.
 
     `options` go to pytest as they are, such as ``-x`` or ``--junitxml=FILE``.

@@ -6,36 +6,22 @@ import fnmatch
 import gc
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import pytest
 
 from micrograd_core import plugins
 from micrograd_core.array.tensor import asarray
 from micrograd_core.backend import CAPABILITIES
-from micrograd_core.conformance.cases import cases, formed, is_compiled, is_differentiable
-from micrograd_core.conformance.extremes import large, special
+from micrograd_core.conformance.cases import cases, formed, is_compiled, is_differentiable, large, special
 from micrograd_core.conformance.limit import SECONDS, limited
 from micrograd_core.conformance.matrix import facts
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE
 
-F = TypeVar("F", bound=Callable[..., None])
-
-
 NOT_RUN = "not run: "
 """What the reason of a known failure begins with where the test would hang, or take the process with it."""
-
-
-def since(protocol: int) -> Callable[[F], F]:
-    """Mark a test with the protocol version it arrived with: older backends skip it."""
-
-    def mark(test: F) -> F:
-        test.since = protocol  # type: ignore[attr-defined]
-        return test
-
-    return mark
 
 
 def kept(device: Device, work: Callable[[], object], first: int = 1, then: int = 1) -> int:
@@ -156,7 +142,7 @@ class Suite:
             }
             counted = {"tests": len(cls.names), "selected": len(cls.names & selected)}
             test.user_properties.append(("micrograd facts", {**facts(Device(self.device)), **counted}))
-        arrived = getattr(request.function, "since", 1)
+        arrived = getattr(request.function, "since", 1)  # what a newer test says of itself
         if backend.protocol < arrived:
             pytest.skip(f"this test came with protocol {arrived}; the backend speaks {backend.protocol}")
         for pattern, reason in known_failures(backend).items():
@@ -173,7 +159,6 @@ class Suite:
         """The device under test."""
         return Device(self.device)
 
-    @since(1)
     def test_known_failures_match_tests(self, opened: Device) -> None:
         """A pattern that matches nothing is a mistake, or a failure that is over."""
         for pattern in known_failures(opened.kernels.backend):

@@ -11,7 +11,7 @@ from micrograd_core import random
 from micrograd_core.array.creation import arange, full, zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.backend import CAPABILITIES, PROTOCOL
-from micrograd_core.conformance.base import Suite, kept, others, since
+from micrograd_core.conformance.base import Suite, kept, others
 from micrograd_core.conformance.cases import LAYOUTS, rounded, upload
 from micrograd_core.conformance.kernels import at_once
 from micrograd_core.device import Device
@@ -22,13 +22,11 @@ from micrograd_core.engine.modes import enable_grad
 class Boundary(Suite):
     """The device as a whole."""
 
-    @since(1)
     def test_protocol_and_capabilities(self, opened: Device) -> None:
         """The version this core speaks; words of the vocabulary."""
         assert opened.kernels.backend.protocol <= PROTOCOL
         assert opened.capabilities <= set(CAPABILITIES)
 
-    @since(1)
     def test_round_trip(self, dtype: str, opened: Device) -> None:
         """Host to device and back, for every layout, 0-d and empty."""
         for shape in ((3, 4), (5,), (), (0, 3)):
@@ -43,7 +41,6 @@ class Boundary(Suite):
                 assert x.tolist() == array.tolist(), f"{dtype} {shape} {name}: came back as {x.tolist()}"
                 assert str(x.dtype) == dtype, f"{dtype}: became {x.dtype}"
 
-    @since(1)
     def test_moves_between_devices_keep_numbers_and_gradients(self, dtype: str, opened: Device) -> None:
         """To each other device at hand and back, inside the graph."""
         elsewhere = [device for device in others(opened) if dtype in device.kernels.backend.dtypes]
@@ -62,7 +59,6 @@ class Boundary(Suite):
                 assert x.grad.device is opened
                 assert x.grad.tolist() == [[3.0, 3.0]] * 3
 
-    @since(1)
     def test_writing(self, opened: Device) -> None:
         """In place, and seen by views, or not at all: then the core copies."""
         x = zeros((3, 4), device=opened)
@@ -70,7 +66,6 @@ class Boundary(Suite):
         x[:, -1] = asarray([1.0, 2.0, 3.0], device=opened)
         assert x.tolist() == [[0.0, 0.0, 0.0, 1.0], [5.0, 0.0, 5.0, 2.0], [0.0, 0.0, 0.0, 3.0]]
 
-    @since(1)
     def test_memory_returns_after_use(self, opened: Device) -> None:
         """What a graph held is given back when it dies, if the device tells."""
         opened.synchronize()
@@ -90,7 +85,6 @@ class Boundary(Suite):
         leaked = kept(opened, work)
         assert leaked <= 0, f"{leaked} bytes stay in use after a graph has died"
 
-    @since(1)
     def test_deep_graphs(self, opened: Device) -> None:
         """A chain of 10⁵ operations builds, sweeps and dies."""
         x = Tensor(1.0, device=opened)
@@ -101,7 +95,6 @@ class Boundary(Suite):
         assert x.grad is not None
         assert x.grad.item() == 1.0
 
-    @since(1)
     def test_threads(self, opened: Device) -> None:
         """Four threads compute at the same time, each its own graph."""
 
@@ -118,7 +111,6 @@ class Boundary(Suite):
         assert work().item() == 72.0
         at_once({f"thread {n}": work for n in range(4)})
 
-    @since(1)
     def test_results_repeat(self, opened: Device) -> None:
         """The same inputs give the same bits."""
         x = asarray(np.random.default_rng(0).normal(size=(33, 17)).astype("float32"), device=opened)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -9,13 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.conformance.forms import TWICE, changed
+from micrograd_core.conformance.forms import ELEMENTWISE, HOST, IN_DTYPE, MOVED, REDUCTIONS, TWICE, changed
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, bfloat16, integer_range, pack, unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
+from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.support.context import at_hand
 
@@ -28,6 +32,39 @@ LAYOUTS: dict[str, Callable[[Any, Callable[[Any], Tensor]], Tensor]] = {
     "offset": lambda a, up: up(np.concatenate([a[:1] if len(a) else np.ones_like(a, shape=(1, *a.shape[1:])), a]))[1:],
     "broadcast": lambda a, up: up(a[..., :1]).broadcast_to(a.shape),
 }
+
+
+def _shaped(operand: Array, values: list[Any]) -> list[Any]:
+    """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
+    if not operand.kind or operand.kind == "ascending":
+        return sorted(values) if operand.kind else values
+    rows, columns = operand.shape[-2:]
+    made = []
+    for position, value in enumerate(values):
+        matrix, i, j = position - position % (rows * columns), position // columns % rows, position % columns
+        if operand.kind == "symmetric":
+            value = (value + values[matrix + j * columns + i]) / 2
+        if operand.kind == "turning":
+            value += 8 * operand.high * ((j > i) - (j < i))
+        made.append(value + 4 * operand.high * (i + 1) if i == j else value)
+    return made
+
+
+def draw(sample: Sample, seed: int = 0) -> list[list[Any] | float]:
+    """Flat lists of deterministic numbers, one per `Array`; scalars as they are."""
+    rng = random.Random(seed)
+    flat: list[list[Any] | float] = []
+    for operand in sample.operands:
+        if not isinstance(operand, Array):
+            flat.append(operand)
+            continue
+        values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(math.prod(operand.shape))]
+        if operand.dtype == "bool":
+            values = [value > 0 for value in values]
+        elif "int" in operand.dtype:
+            values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
+        flat.append(_shaped(operand, values))
+    return flat
 
 
 def rounded(numbers: Any, dtype: str) -> Any:
@@ -58,6 +95,25 @@ def download(x: Tensor) -> Any:
 
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
 
+
+class Definitions:
+    """NumPy's namespace; what it lacks is composed of its functions, as the op table says."""
+
+    kernels = Kernels(ArrayAPIBackend(np, "numpy:0"))
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(np, name) or name not in TABLE:
+            return getattr(np, name)
+        parameters, function = TABLE[name].parameters, getattr(self.kernels, name)
+
+        def definition(*arrays: Any, **params: Any) -> Any:
+            return function(*arrays, **(parameters(*arrays, **params) if parameters else params))
+
+        return definition
+
+
+DEFINITIONS = Definitions()
+"""What the references of records compute with."""
 WIDEST = {"float64", "complex128"}
 """Dtypes of a device in which gradients go through every layout."""
 WIDE = {"complex128": "complex128", "complex64": "complex128"}
@@ -111,7 +167,7 @@ class Case(NamedTuple):
         """The operands as NumPy arrays in the case's dtype, and Python scalars."""
         found: list[Any] = []
         sample = self.sample
-        for position, (operand, values) in enumerate(zip(sample.operands, sample.draw(), strict=True)):
+        for position, (operand, values) in enumerate(zip(sample.operands, draw(sample), strict=True)):
             if not isinstance(operand, Array):
                 found.append(values + 0.25 if self.form == "backwards" and isinstance(values, float) else values)
                 continue
@@ -165,7 +221,7 @@ class Case(NamedTuple):
         return self.call([symmetric(x) if kind == "symmetric" else x for x, kind in zip(operands, kinds, strict=True)])
 
     def expected(self, dtype: str = "") -> Any:
-        """NumPy's answer, computed in float64 (or in `dtype`) where the case is floating."""
+        """What NumPy's functions give, computed in float64 (or in `dtype`) where the case is floating."""
         if dtype and self.op.cast is not None:
             dtype = self.op.cast(DTYPES[dtype]).name
         arrays = [
@@ -179,7 +235,7 @@ class Case(NamedTuple):
 
     def define(self, arrays: list[Any]) -> Any:
         """The operation's definition of NumPy arrays; of several results, what is determined about them."""
-        result = self.op.reference(np, *arrays, **self.sample.params)
+        result = self.op.reference(DEFINITIONS, *arrays, **self.sample.params)
         return np.asarray(result if self.op.observe is None else self.op.observe(np, *result))
 
 
@@ -190,13 +246,9 @@ def symmetric(x: Tensor) -> Tensor:
 
 
 def cases(
-    dtypes: Collection[str],
-    capabilities: Collection[str],
-    *,
-    floating_only: bool = False,
-    only: str = "",
+    dtypes: Collection[str], capabilities: Collection[str], *, floating_only: bool = False, only: str = "",
     native: Callable[[str], bool] | None = None,
-) -> Iterator[Case]:
+) -> Iterator[Case]:  # fmt: skip
     """All cases for a device with these dtypes and capabilities, or those of one operation.
 
     Operations that are not `native` to the device go through two layouts in each dtype, which change from sample to
@@ -302,3 +354,46 @@ def is_differentiable(case: Case) -> bool:
     singular = case.op.name == "std" and case.layout == "broadcast"  # no deviation, and so no derivative
     own_dtype = bool(arrays) and all(operand.dtype for operand in arrays)
     return case.op.differentiable and floating and not singular and not own_dtype
+
+
+# ── of any numbers and any lengths ───────────────────────────────────────────────────────────────────────────
+
+
+def special(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
+    """Elementwise operations and reductions in every dtype that they accept, such as ``maximum-float32``."""
+    return {
+        f"{name}-{dtype}": (TABLE[name], dtype)
+        for name in (*ELEMENTWISE, *REDUCTIONS)
+        for dtype in DTYPES
+        if _has(TABLE[name], dtype, dtypes, capabilities)
+    }
+
+
+def large(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
+    """Elementwise operations, reductions and `MOVED`, in one dtype of each kind: see `usual`."""
+    found: dict[str, tuple[Op, str]] = {}
+    for name in (*ELEMENTWISE, *REDUCTIONS, *MOVED):
+        for dtype in usual(dtypes):
+            if _has(TABLE[name], dtype, dtypes, capabilities):
+                found[f"{name}-{dtype}"] = (TABLE[name], dtype)
+    return found
+
+
+def usual(dtypes: Collection[str]) -> list[str]:
+    """One dtype of each kind: the one that kernels are most often written for."""
+    kinds: dict[str, str] = {}
+    for dtype in ("float32", "int32", "complex64", "bool", "uint8", *DTYPES):
+        if dtype in dtypes:
+            kinds.setdefault(DTYPES[dtype].kind, dtype)
+    return list(kinds.values())
+
+
+def _has(op: Op, dtype: str, dtypes: Collection[str], capabilities: Collection[str]) -> bool:
+    kind = DTYPES[dtype].kind
+    return (
+        dtype in dtypes
+        and not (dtype in HOST and op.name in IN_DTYPE)
+        and (not op.capability or op.capability in capabilities)
+        and (kind != "complex floating" or "complex" in capabilities)
+        and all(kind in op.accepted(i) for i in range(op.operands) if i not in op.separate)
+    )

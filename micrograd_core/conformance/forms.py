@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Final
 
 import numpy as np
@@ -46,23 +47,17 @@ def _zeros(x: Any, dtype: str) -> Any:
 
 def _subnormal(x: Any, dtype: str) -> Any:
     """Numbers below the smallest with all its digits."""
-    if DTYPES[dtype].kind != "real floating":
-        return x
     return _filled([sign * 2.0 ** FORMATS[dtype][1] / part for part in (2, 8, 32) for sign in (1, -1)], x)
 
 
 def _small(x: Any, dtype: str) -> Any:
     """Floats whose products and powers are subnormal."""
-    if DTYPES[dtype].kind != "real floating":
-        return x
     tiny = 2.0 ** FORMATS[dtype][1]
     return _filled([tiny**0.5 / 4, np.log(tiny / 8), 1.0, -(tiny**0.5) / 8, np.log(tiny / 32)], x)
 
 
 def _huge(x: Any, dtype: str) -> Any:
     """Floats whose sums, squares and products leave the range."""
-    if DTYPES[dtype].kind != "real floating":
-        return x
     largest = greatest(DTYPES[dtype])
     return _filled([largest, 0.75 * largest, 1.0, 0.5 * largest, -0.25 * largest], x)
 
@@ -84,6 +79,7 @@ NUMBERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "backwards": _backwards,
 }
 
+OF_FLOATS: Final = frozenset({"subnormal", "small", "huge"})
 # How the shape of every operand with axes changes.
 SHAPES: Final[dict[str, Callable[[Any], Any]]] = {
     "long": lambda x: np.concatenate([x] * 251),
@@ -179,5 +175,60 @@ def changed(x: Any, form: str, dtype: str, position: int, own: bool) -> Any:
         return SHAPES[form](x) if x.ndim else x
     if own:
         return x[..., ::-1] if form == "backwards" and x.ndim else x
-    found = NUMBERS[form](x, dtype)
+    stays = form in OF_FLOATS and DTYPES[dtype].kind != "real floating"
+    found = x if stays else NUMBERS[form](x, dtype)
     return np.roll(found, position) if form in ("rough", "huge") else found  # operands side by side are not the same
+
+
+# ── operations that go through any numbers and any lengths ───────────────────────────────────────────────────
+
+ELEMENTWISE: Final = [
+    op.name for op in TABLE.values() if op.kind == "elementwise" and op.parameters is None and op.operands < 3
+]
+"""Operations of one or two operands without parameters, which go element by element."""
+
+IN_DTYPE: Final = frozenset({"nextafter"})
+"""Operations that give another number in a wider dtype."""
+
+REDUCTIONS: Final = [
+    op.name
+    for op in TABLE.values()
+    if op.kind == "reduction" and op.standard and op.parameters is not None
+    if "correction" not in signature(op.parameters).parameters
+]
+"""Reductions that one axis, or all, is all there is to say about."""
+
+
+def _counted(*shape: int, dtype: str) -> Any:
+    """Different numbers side by side, few enough that all sums of products are exact."""
+    return (np.arange(np.prod(shape)) % 13 % (2 if dtype == "bool" else 13)).astype(dtype).reshape(shape)
+
+
+def _moved(*calls: tuple[tuple[tuple[int, ...], ...], dict[str, Any]]) -> Callable[[str], Any]:
+    return lambda dtype: [([_counted(*shape, dtype=dtype) for shape in shapes], params) for shapes, params in calls]
+
+
+MOVED: Final[dict[str, Callable[[str], list[tuple[list[Any], dict[str, Any]]]]]] = {
+    "matmul": _moved(
+        (((33, 257), (257, 17)), {}),
+        (((1, 66_049), (66_049, 1)), {}),
+        (((65_537, 2), (2, 1)), {}),
+        (((1, 2), (2, 65_537)), {}),
+        (((257, 2, 3), (257, 3, 2)), {}),
+    ),
+    "permute_dims": _moved((((257, 257),), {"axes": (1, 0)}), (((2, 65_537),), {"axes": (1, 0)})),
+    "reshape": _moved((((257, 257),), {"shape": (66_049,)})),
+    "broadcast_to": _moved((((257, 1),), {"shape": (257, 257)}), (((1, 2),), {"shape": (65_537, 2)})),
+    "flip": _moved((((257, 257),), {"axis": (0, 1)})),
+    "roll": _moved((((257, 257),), {"shift": 5, "axis": 1})),
+    "getitem": _moved(
+        (((66_049,),), {"key": slice(None, None, -1)}), (((257, 257),), {"key": (slice(1, None), slice(None, None, 2))})
+    ),
+    "scatter": _moved((((66_049,), (66_049,)), {"key": slice(None, None, -1)})),
+    "where": lambda dtype: [
+        ([_counted(66_049, dtype="bool"), *(_counted(66_049, dtype=dtype)[::step] for step in (1, -1))], {})
+    ],
+    "sort": _moved((((66_049,),), {}), (((3, 4097),), {"axis": 1})),
+    "cumulative_sum": _moved((((66_049,),), {}), (((65_537, 2),), {"axis": 1}), (((3, 4097),), {"axis": 1})),
+}
+"""Calls of operations that move elements, or that combine them along an axis."""

@@ -13,9 +13,8 @@ import numpy as np
 from micrograd_core import errors, random
 from micrograd_core.array.creation import arange, full
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.conformance.base import Suite, kept, since
-from micrograd_core.conformance.cases import HALF, ROUNDING, Case, contiguous, download, rounded
-from micrograd_core.conformance.extremes import usual
+from micrograd_core.conformance.base import Suite, kept
+from micrograd_core.conformance.cases import HALF, ROUNDING, Case, contiguous, download, rounded, usual
 from micrograd_core.conformance.forms import FORMS, NUMBERS, OPEN, TWICE
 from micrograd_core.conformance.operations import FACTOR, aliases_nothing
 from micrograd_core.device import Device
@@ -34,7 +33,6 @@ LONGEST = 1_000_000
 class Kernels(Suite):
     """Kernels of the device's own; compositions are made of them."""
 
-    @since(1)
     def test_forms(self, formed: tuple[Op, str], opened: Device) -> None:
         """Other numbers (NaN, infinities, zeros of both signs, large integers), and other shapes."""
         op, dtype = formed
@@ -49,7 +47,6 @@ class Kernels(Suite):
                     warnings.simplefilter("ignore")  # NumPy's, about the mean of nothing
                     _check(plain._replace(form=form), opened)
 
-    @since(1)
     def test_creation(self, dtype: str, opened: Device) -> None:
         """Filled with a number, or counted up, to any length; and each result in memory of its own."""
         value = rounded(1 if dtype == "bool" else 3 if DTYPES[dtype].is_integer else 0.1, dtype)
@@ -67,7 +64,6 @@ class Kernels(Suite):
                 found = download(arange(count, dtype=dtype, device=opened))
                 assert np.array_equal(found, expected), f"arange({count}) in {dtype}"
 
-    @since(1)
     def test_calls(self, op: str, opened: Device) -> None:
         """The same call gives the same bits; a later write to an operand does not reach a result; nothing is kept."""
         case = _usual(op, opened)
@@ -92,7 +88,6 @@ class Kernels(Suite):
             leaked = _kept(case, opened)
         assert leaked <= 0, f"{case.id}: {leaked} bytes stay in use after 50 calls whose results are gone"
 
-    @since(1)
     def test_callsat_once(self, op: str, opened: Device) -> None:
         """Threads call the kernel, each with numbers of its own."""
         usual_case = _usual(op, opened)
@@ -104,7 +99,6 @@ class Kernels(Suite):
         calls = {case.id: partial(_called, case, opened) for case in own}
         at_once({**calls, f"{usual_case.id} again": calls[usual_case.id]})
 
-    @since(1)
     def test_creationat_once(self, opened: Device) -> None:
         """Threads make arrays of one shape, each with numbers of its own."""
         calls: dict[str, Callable[[], Tensor]] = {

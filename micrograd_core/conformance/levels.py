@@ -14,7 +14,7 @@ from micrograd_core.backend import CAPABILITIES, STANDS_ON
 from micrograd_core.compiler.executor import straight_line
 from micrograd_core.compiler.program import Program, Ref, Step, typed
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.conformance.base import Suite, since
+from micrograd_core.conformance.base import Suite
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.ops import TABLE
@@ -131,22 +131,14 @@ def jit(device: Device) -> None:
             assert near, f"a compiled program gives other numbers for {output} than its kernels in a row:\n{program}"
 
 
-LEVELS: Final[dict[str, Callable[[Device], None]]] = {
-    "array-api": array_api,
-    "boolean-indexing": boolean_indexing,
-    "data-dependent-shapes": data_dependent_shapes,
-    "dlpack": dlpack,
-    "jit": jit,
-    "random": random,
-    "strided": strided,
-}
+_OF_WORDS = (array_api, boolean_indexing, data_dependent_shapes, dlpack, jit, random, strided)
+LEVELS: Final[dict[str, Callable[[Device], None]]] = {each.__name__.replace("_", "-"): each for each in _OF_WORDS}
 """Word to test. `complex`, `linalg`, `eig` and `fft` are tested by the samples of the operations that need them."""
 
 
 class Levels(Suite):
     """One test a word."""
 
-    @since(1)
     def test_level(self, word: str, opened: Device) -> None:
         """What `CAPABILITIES` promises for the word, if it is claimed."""
         if word not in opened.capabilities:
@@ -160,7 +152,6 @@ class Levels(Suite):
         for op in needing:
             assert getattr(opened.kernels, op.name) is not None, f"{word!r} is claimed, but there is no {op.name}"
 
-    @since(1)
     def test_random_numbers(self, opened: Device) -> None:
         """Bit by bit those of `micrograd_core.ops.standard.random`, whoever makes them."""
         for name, dtype, params in RANDOM:

@@ -11,14 +11,17 @@ import pytest
 from micrograd_core import errors
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray, shares_memory
-from micrograd_core.conformance.base import Suite, since
+from micrograd_core.conformance.base import Suite
 from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, download, rounded, upload
 from micrograd_core.conformance.forms import ITERATED
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.engine.modes import no_grad
+from micrograd_core.errors import TraceError
+from micrograd_core.interpreters.traced import UNSHAPED
 from micrograd_core.ops import SAME, TABLE
-from micrograd_core.transforms.grad import grad
+from micrograd_core.transforms.derivatives import grad
+from micrograd_core.transforms.jit import jit
 
 FACTOR: Final = 16
 """How many times NumPy's own error in a dtype (plus one rounding of the answer) a device may be off."""
@@ -27,7 +30,6 @@ FACTOR: Final = 16
 class Operations(Suite):
     """One operation at a time."""
 
-    @since(1)
     def test_operation_is_available(self, op: str, opened: Device) -> None:
         """A kernel, or a composition whose parts the device has; or a refusal that names the capability it lacks."""
         if opened.kernels.provides(TABLE[op]):
@@ -36,7 +38,6 @@ class Operations(Suite):
         with pytest.raises(errors.UnsupportedOp, match=f"{op} is not supported on .*'{TABLE[op].capability}'"):
             getattr(opened.kernels, op)
 
-    @since(1)
     def test_value(self, case: Case, opened: Device) -> None:
         """Shape, dtype and numbers; inputs unchanged, and not within reach of who writes to the result."""
         operands = case.tensors(opened)
@@ -62,7 +63,6 @@ class Operations(Suite):
         if not case.op.view:
             aliases_nothing(case, operands, result)
 
-    @since(1)
     def test_first_gradient(self, case: Case, opened: Device) -> None:
         """Along a random direction, against a central difference; in narrow dtypes that of the definition in NumPy."""
         if case.dtype in ROUNDING:
@@ -70,7 +70,6 @@ class Operations(Suite):
         else:
             _directional(case.vary, case, opened, step=1e-6, tolerance=1e-6)
 
-    @since(1)
     def test_second_gradient(self, case: Case, opened: Device) -> None:
         """The gradient's own gradient, likewise."""
         gradient = gradients_of(case.vary, case.tensors(opened, requires_grad=True))
@@ -242,3 +241,75 @@ def _directional(f: Any, case: Case, device: Device, *, step: float, tolerance: 
     analytic, numeric = float(sum(x.sum() for x in terms)), (sides[0] - sides[1]) / (2 * step)
     limit = tolerance * max(1.0, abs(numeric), abs(sides[0]))
     assert abs(analytic - numeric) <= limit, f"{case.id}: the gradient is {analytic}, a finite difference {numeric}"
+
+
+# ── under jit ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+ROUNDINGS = 64
+"""By how many a compiled program may differ, relative to the greatest number of the result: its sums have an order of
+their own, and what is fused is rounded less often."""
+
+
+class Compiled(Suite):
+    """Each sample inside a traced function."""
+
+    def test_jit(self, case: Case, opened: Device) -> None:
+        """The result, and that it is traced once."""
+        operands = case.tensors(opened)
+        if case.op.name in UNSHAPED:
+            with pytest.raises(TraceError, match="depends on numbers"):
+                jit(_taking(case.call))(*operands)
+            return
+        _agree(case, case.call, operands)
+
+    def test_jit_first_gradient(self, case: Case, opened: Device) -> None:
+        """The gradients of all operands, taken inside and outside."""
+        operands = case.tensors(opened, requires_grad=True)
+        _agree(case, gradients_of(case.vary, operands), operands)
+        compiled = jit(_taking(case.vary))
+        _agree(case, gradients_of(lambda xs: compiled(*xs), operands), operands, gradients_of(case.vary, operands))
+
+    def test_jit_second_gradient(self, case: Case, opened: Device) -> None:
+        """The gradients of the gradients, likewise."""
+        operands = case.tensors(opened, requires_grad=True)
+        twice = gradients_of(gradients_of(case.vary, operands), operands)
+        _agree(case, twice, operands)
+        compiled = jit(_taking(case.vary))
+        _agree(case, gradients_of(gradients_of(lambda xs: compiled(*xs), operands), operands), operands, twice)
+
+
+def _taking(f: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    return lambda *operands: f(list(operands))
+
+
+def _agree(case: Case, f: Callable[[list[Any]], Any], operands: list[Any], plain: Any = None) -> None:
+    """Compiled twice over, in two calls: shapes, dtypes, and numbers but for rounding."""
+    with np.errstate(all="ignore"):
+        wanted = (plain or f)(operands)
+        compiled = jit(_taking(f)) if plain is None else _taking(f)
+        for _ in range(2):
+            found = compiled(*operands)
+            pairs = zip(_results(found), _results(wanted), strict=True)
+            for one, other in pairs:
+                _agreeing(case.id, one, other)
+
+
+def _results(x: Any) -> list[Tensor]:
+    return list(x) if isinstance(x, (tuple, list)) else [x]
+
+
+def _agreeing(name: str, found: Tensor, wanted: Tensor) -> None:
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype), (
+        f"{name}: jit gives {found.dtype} of shape {found.shape}, and without it {wanted.dtype} of shape {wanted.shape}"
+    )
+    one, other = download(found), download(wanted)
+    if one.dtype.kind not in "fcV":
+        assert one.tolist() == other.tolist(), f"{name}: jit gives {one.tolist()}, and without it {other.tolist()}"
+        return
+    held = "complex128" if found.dtype.is_complex else "float64"
+    one, other = one.astype(held), other.astype(held)
+    size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
+    allowed = ROUNDINGS * ROUNDING.get(str(found.dtype), 2.0**-52) * size
+    with np.errstate(invalid="ignore"):
+        same = (one == other) | (np.isnan(one) & np.isnan(other)) | (np.abs(one - other) <= allowed)
+    assert same.all(), f"{name}: jit gives {one[~same][:4].tolist()}, and without it {other[~same][:4].tolist()}"

@@ -14,7 +14,7 @@ from micrograd_core import errors
 from micrograd_core.array.creation import zeros
 from micrograd_core.array.functions import is_lenient
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.conformance.base import Suite, others, since
+from micrograd_core.conformance.base import Suite, others
 from micrograd_core.conformance.cases import Case, cases
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
@@ -26,7 +26,6 @@ from micrograd_core.ops.record import BOOLEAN
 class Refusals(Suite):
     """What must not work, one operation at a time, and how the error reads."""
 
-    @since(1)
     def test_refuses_dtypes(self, op: str, opened: Device) -> None:
         """Naming the operation and the dtype, whatever operand has it."""
         for case, position, operands in _operands(op, opened):
@@ -36,7 +35,6 @@ class Refusals(Suite):
                 with pytest.raises(errors.DTypeError, match=rf"{op}\b.*{wrong}"):
                     case.call(operands)
 
-    @since(1)
     def test_refuses_shapes(self, op: str, opened: Device) -> None:
         """With the sentence of the op's own check, which names the operation and the shapes."""
         for case, position, operands in _operands(op, opened):
@@ -50,7 +48,6 @@ class Refusals(Suite):
                     with pytest.raises(type(expected), match=re.escape(str(expected))):
                         case.call(operands)
 
-    @since(1)
     def test_refuses_axes(self, op: str, opened: Device) -> None:
         """Naming the operation and the axis."""
         parameters = TABLE[op].parameters
@@ -61,7 +58,6 @@ class Refusals(Suite):
                 with pytest.raises(errors.ShapeError, match=rf"{op}: axis 9"):
                     case.call(case.tensors(opened), axis=9)
 
-    @since(1)
     def test_refuses_operands_on_another_device(self, op: str, opened: Device) -> None:
         """Naming the operation, both devices and both shapes."""
         elsewhere = next(iter(others(opened)), None)
@@ -78,7 +74,6 @@ class Refusals(Suite):
             for x in (operands[tensors[0]], operands[tensors[-1]]):
                 assert f"{x.device} (shape {x.shape})" in str(caught.value)
 
-    @since(1)
     def test_refuses_indices_out_of_range(self, opened: Device) -> None:
         """Naming the index and the shape, to read and to write."""
         x = zeros((2, 3), device=opened)
@@ -88,7 +83,6 @@ class Refusals(Suite):
             x[0, 5] = 1.0
         assert x.tolist() == [[0.0] * 3] * 2
 
-    @since(1)
     def test_refuses_dtypes_that_the_device_lacks(self, opened: Device) -> None:
         """Naming the dtype, the device and what it has."""
         has = opened.kernels.backend.dtypes
@@ -97,7 +91,6 @@ class Refusals(Suite):
                 with pytest.raises(errors.UnsupportedDType, match=f"does not support {name}; it has .*float32"):
                     zeros(2, dtype=name, device=opened)
 
-    @since(1)
     def test_refuses_what_does_not_fit_into_memory(self, opened: Device) -> None:
         """With `OutOfMemory`, which names the device; what was there before is unharmed."""
         x = Tensor([1.0, 2.0], device=opened)
@@ -108,7 +101,6 @@ class Refusals(Suite):
         assert x.grad is not None
         assert x.grad.tolist() == [2.0, 4.0]
 
-    @since(1)
     def test_refuses_operands_that_are_not_numbers(self, opened: Device) -> None:
         """Naming the operation and the type."""
         x = asarray(np.ones(2, "float32"), device=opened)

@@ -78,17 +78,9 @@ class Batches:
     """How many batches of the epoch were handed out."""
 
     def __init__(
-        self,
-        data: Any,
-        size: int | None,
-        *,
-        shuffle: bool | int = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        device: str | Device | None = None,
-        prefetch: int = 2,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
+        self, data: Any, size: int | None, *, shuffle: bool | int = True, seed: int = 0, drop_last: bool = False,
+        device: str | Device | None = None, prefetch: int = 2, transform: Callable[[Any], Any] | None = None,
+    ) -> None:  # fmt: skip
         self._source = source(data)
         self._size = None if size is None else operator.index(size)
         self._shuffle, self._drop_last = shuffle, drop_last
@@ -167,15 +159,8 @@ class Batches:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the last ``for`` is, as integers and booleans. Batches that lie ready do not count."""
-        return {
-            "epoch": self.epoch,
-            "position": self.position,
-            "seed": self._seed,
-            "shuffle": self._shuffle,
-            "size": self._size,
-            "drop_last": self._drop_last,
-            "length": self._source.length,
-        }
+        given = {name: getattr(self, f"_{name}") for name in ("seed", "shuffle", "size", "drop_last")}
+        return {"epoch": self.epoch, "position": self.position, **given, "length": self._source.length}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next ``for`` continue where another one was, with exactly the same batches.
@@ -361,11 +346,9 @@ class _Line:
 
 
 def _work(
-    made: Iterator[Any],
-    known: ref[_Line],
-    requests: SimpleQueue[Any],
+    made: Iterator[Any], known: ref[_Line], requests: SimpleQueue[Any],
     ready: SimpleQueue[tuple[Any, BaseException | None]],
-) -> None:
+) -> None:  # fmt: skip
     """Make a batch for each request, as long as somebody takes them."""
     thread = threading.current_thread()
     _running[thread] = requests

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from micrograd_core.dtypes import COMPLEX_OF, DTYPES, DType, beside, bfloat16, check_scalar, float16, float32, promote
+from micrograd_core.dtypes import COMPLEX_OF, DTYPES, RANKS, DType, beside, check_scalar, float32, promote, rank_of
 from micrograd_core.engine.array import BaseTensor, Storage, T, share_view, storage, wrap
-from micrograd_core.engine.autocast import autocast_dtype, cast_to, suspended
-from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
-from micrograd_core.engine.modes import grad_mode, records_at
+from micrograd_core.engine.modes import autocast_dtype, cast_to, grad_mode, records_at, suspended
+from micrograd_core.engine.modes import contexts as autocasts
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
@@ -28,10 +27,9 @@ from micrograd_core.support.size import Size
 new = object.__new__
 NO_PARAMS: dict[str, Any] = {}
 ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
-SCALARS = (bool, int, float, complex)
+SCALARS = tuple(RANKS)
 NUMBERS = frozenset((float, int, Size))  # beside which an operator needs no preparation
 INTEGERS = frozenset(("bool", "signed integer", "unsigned integer"))
-NARROW = (float16, bfloat16, float32)
 ASTYPE, SQUARE = TABLE["astype"], TABLE["square"]
 
 
@@ -49,7 +47,8 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
         with suspended():  # what it is composed of is no business of the policy
             return apply(op, cast_operands, params)
     kind, kernels, dtype, operands = prepare(op, operands)
-    records = op.differentiable and records_at(kernels.depth) and _any_records(kind, operands)
+    recorded = [x for x in operands if x.__class__ is kind and x._record is not None]
+    records = bool(recorded) and op.differentiable and records_at(kernels.depth)
     if op.gradient is None and op.compose is not None and records:
         made = op.compose(Recorded.of(kind, kernels), *operands, **params)
         return made if op.parts is None else op.parts(*made)
@@ -94,11 +93,9 @@ def _record(
 
 def apply_single(op: Op, x: T, params: dict[str, Any] = NO_PARAMS) -> T:
     """`apply` for operations of one tensor, which need no promotion."""
-    if autocasts and autocast_dtype() is not None:
-        (x,) = _cast(op, (x,))
-        with suspended():
-            return apply_single(op, x, params)
     dtype = x.dtype
+    if autocasts and autocast_dtype() is not None:
+        return apply(op, (x,), params)
     if dtype.kind not in op.accepts or (op.cast is not None and op.cast(dtype) is not dtype):
         return apply(op, (x,), params)
     kernels, a, p = x._kernels, x._handle, x._record
@@ -117,13 +114,6 @@ def apply_single(op: Op, x: T, params: dict[str, Any] = NO_PARAMS) -> T:
     return out
 
 
-def _any_records(kind: type[BaseTensor], operands: tuple[Any, ...]) -> bool:
-    for x in operands:  # noqa: SIM110 (a generator costs more)
-        if x.__class__ is kind and x._record is not None:
-            return True
-    return False
-
-
 def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[BaseTensor], Any, DType, tuple[Any, ...]]:
     """The class of tensors, kernels, the common dtype, and operands: tensors of that dtype or scalars that fit it."""
     first: Any = operands[0]
@@ -139,7 +129,7 @@ def prepare(op: Op, operands: tuple[Any, ...]) -> tuple[type[BaseTensor], Any, D
         if not isinstance(x, BaseTensor):
             check_scalar(op.name, x, dtype)
             if type(x) not in SCALARS:  # a NumPy scalar is a float too, but not a weak one
-                prepared[position] = SCALARS[_rank(x)](x)
+                prepared[position] = SCALARS[rank_of(type(x))](x)
         elif position not in op.separate and x.dtype is not dtype:
             prepared[position] = converted(x, dtype)
     return kind, kernels, dtype, tuple(prepared)
@@ -185,7 +175,7 @@ def _common_dtype(op: Op, kind: type[BaseTensor], device: Any, operands: list[An
         elif position not in op.separate:
             numbers.append(position)
     if dtype is None:  # where(condition, 1.0, 0.0)
-        dtype = ingest(max((operands[each] for each in numbers), key=_rank), None)[2]
+        dtype = ingest(max((operands[each] for each in numbers), key=lambda x: rank_of(type(x))), None)[2]
         operands[numbers[0]] = as_array(kind, operands[numbers[0]], dtype=dtype, device=device)
     together = op.accepts[numbers[0]] if numbers and isinstance(op.accepts, tuple) else op.accepts
     for each in numbers:
@@ -205,17 +195,13 @@ def _takes_complex(op: Op) -> bool:
     return op.parameters is None and all("complex floating" in accepted for accepted in together)
 
 
-def _rank(x: Any) -> int:
-    """The place in `SCALARS` of a number's type."""
-    return next(rank for rank, each in enumerate(SCALARS) if isinstance(x, each))
-
-
 def _cast(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands as `autocast` wants them in this context; float64, integers, numbers as they are."""
     wanted = cast_to(op)
     if wanted is None:
         return operands
-    return tuple(converted(x, wanted) if isinstance(x, BaseTensor) and x.dtype in NARROW else x for x in operands)
+    narrow = [isinstance(x, BaseTensor) and x.dtype.kind == "real floating" and x.dtype.bits < 64 for x in operands]
+    return tuple(converted(x, wanted) if cast else x for x, cast in zip(operands, narrow, strict=True))
 
 
 def converted(x: Any, dtype: DType) -> Any:
@@ -295,13 +281,10 @@ def recorded(kind: type[BaseTensor], op: Op, kernels: Any = None) -> Callable[..
     """
     device = None if kernels is None else kernels.device
 
-    def started(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        if any(x.__class__ is kind for x in operands):
-            return operands
-        return (as_array(kind, operands[0], device=device), *operands[1:])
-
     def general(*operands: Any, **params: Any) -> Any:
-        return apply(op, operands if operands[0].__class__ is kind else started(operands), params)
+        if operands[0].__class__ is not kind and not any(x.__class__ is kind for x in operands):
+            operands = (as_array(kind, operands[0], device=device), *operands[1:])
+        return apply(op, operands, params)
 
     if op.gradient is None or op.parts is not None:  # only `apply` differentiates compositions, and takes parts apart
         return general
@@ -311,13 +294,8 @@ def recorded(kind: type[BaseTensor], op: Op, kernels: Any = None) -> Callable[..
         )
     if op.operands != 2 or op.parameters is not None or op.separate or op.result not in (SAME, to_bool):
         return general
-    operator, reflected = binary(op.name)
-
-    def function(x: Any, y: Any) -> Any:
-        result = operator(x, y) if x.__class__ is kind else reflected(y, x) if y.__class__ is kind else NotImplemented
-        return apply(op, started((x, y))) if result is NotImplemented else result
-
-    return function
+    operator, plain = binary(op.name)[0], (kind, float, int)
+    return lambda x, y: operator(x, y) if x.__class__ is kind and y.__class__ in plain else general(x, y)
 
 
 def create(kind: type[T], op: Op, kernels: Any, *args: Any, dtype: DType, **params: Any) -> T:
@@ -357,25 +335,27 @@ PART = Op(
 def binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """An operator and its reflection."""
     op = TABLE[name]
+    differentiable = op.differentiable
     dtypes = frozenset(x for x in DTYPES.values() if x.kind in op.accepts)
     result: DType | None = None if op.result is SAME else op.result(None, NO_PARAMS)  # type: ignore[operator]
-    with_number = _with_number(op, dtypes, result)
-    operator = _with_tensor(op, dtypes, result, with_number)
 
-    def reflected(x: BaseTensor, y: Any) -> Any:
-        return with_number(x, y, True) if y.__class__ in NUMBERS else _general(op, y, x)
-
-    operator.__doc__ = reflected.__doc__ = op.doc
-    return (autocasting(op, operator) if op.autocast else operator), reflected
-
-
-def _with_tensor(
-    op: Op, dtypes: frozenset[DType], result: DType | None, with_number: Callable[..., Any]
-) -> Callable[..., Any]:
-    """An operator. The hot path: two tensors of one device and one dtype need no preparation."""
-    name, differentiable = op.name, op.differentiable
+    def with_number(x: BaseTensor, y: Any, swapped: bool = False) -> Any:
+        """For a tensor and a Python number, on either side."""
+        y = int(y) if y.__class__ is Size else y
+        if not x.dtype.is_floating or x.dtype not in dtypes:
+            return _general(op, y, x) if swapped else _general(op, x, y)
+        kernels, a, p = x._kernels, x._handle, x._record
+        try:
+            handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
+        except Exception as error:
+            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
+        record: Record | None = None
+        if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
+            record = [op, kernels, NO_PARAMS, handle, *((None, y, p, a) if swapped else (p, a, None, y))]
+        return wrap(x.__class__, handle, kernels, result or x.dtype, record)
 
     def operator(x: BaseTensor, y: Any) -> Any:
+        """The hot path: two tensors of one device and one dtype need no preparation."""
         kind = x.__class__
         kernels = x._kernels
         dtype = x.dtype
@@ -402,42 +382,15 @@ def _with_tensor(
             out._record = [op, kernels, NO_PARAMS, handle, p, a, q, b]
         return out
 
-    return operator
-
-
-def _with_number(op: Op, dtypes: frozenset[DType], result: DType | None) -> Callable[..., Any]:
-    """The part of an operator, and of its reflection, that is for a tensor and a Python number."""
-    name, differentiable = op.name, op.differentiable
-
-    def with_number(x: BaseTensor, y: Any, swapped: bool = False) -> Any:
-        y = int(y) if y.__class__ is Size else y
-        if not x.dtype.is_floating or x.dtype not in dtypes:
-            return _general(op, y, x) if swapped else _general(op, x, y)
-        kernels, a, p = x._kernels, x._handle, x._record
-        try:
-            handle = getattr(kernels, name)(y, a) if swapped else getattr(kernels, name)(a, y)
-        except Exception as error:
-            raise explain(op, kernels, (y, x) if swapped else (x, y), NO_PARAMS, error)
-        record: Record | None = None
-        if p is not None and differentiable and (grad_mode() is True or records_at(kernels.depth)):
-            record = [op, kernels, NO_PARAMS, handle, *((None, y, p, a) if swapped else (p, a, None, y))]
-        return wrap(x.__class__, handle, kernels, result or x.dtype, record)
-
-    return with_number
-
-
-def autocasting(op: Op, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator for which `autocast` does something: it alone looks whether there is an `autocast`."""
+    def reflected(x: BaseTensor, y: Any) -> Any:
+        return with_number(x, y, True) if y.__class__ in NUMBERS else _general(op, y, x)
 
     def looking(x: BaseTensor, y: Any) -> Any:
-        if not autocasts or autocast_dtype() is None:
-            return operator(x, y)
-        x, y = _cast(op, (x, y))
-        with suspended():
-            return operator(x, y)
+        """For what `autocast` does something with: this alone looks whether there is any."""
+        return operator(x, y) if not autocasts or autocast_dtype() is None else _general(op, x, y)
 
-    looking.__doc__ = operator.__doc__
-    return looking
+    operator.__doc__ = reflected.__doc__ = looking.__doc__ = op.doc
+    return (looking if op.autocast else operator), reflected
 
 
 def _general(op: Op, x: Any, y: Any) -> Any:

@@ -29,8 +29,9 @@ new = object.__new__
 class BaseTensor:
     """The slots of a tensor, and what they say."""
 
-    __slots__ = ("__weakref__", "_grad", "_handle", "_kernels", "_origin", "_record", "_storage", "dtype")
+    __slots__ = ("__weakref__", "_frozen", "_grad", "_handle", "_kernels", "_origin", "_record", "_storage", "dtype")
 
+    _frozen: bool  # set where gradients were switched off: a parameter that does not learn now
     _grad: Any  # set on leaves only
     _handle: Any
     _kernels: Any
@@ -77,7 +78,7 @@ def unrecorded(x: T) -> T:
 
 
 def detach(x: T) -> T:
-    """The same memory, outside the graph; inside `vmap` outside the graphs around it, too."""
+    """Share memory with a tensor outside the graph; inside `vmap`, outside the graphs around it, too."""
     handle = x._handle if not x._kernels.depth else x._kernels.detach(x._handle)
     out = wrap(x.__class__, handle, x._kernels, x.dtype, None)
     share_view(x, out, None, {})
@@ -93,10 +94,11 @@ class Storage:
     Made when a tensor is first viewed, or first saved by a record although it records nothing itself.
     """
 
-    __slots__ = ("__weakref__", "_version", "replaced", "tracked")
+    __slots__ = ("__weakref__", "_version", "replaced", "saved", "tracked")
 
     def __init__(self, tracked: bool, version: Version | None = None, replaced: int = 0) -> None:
         self.tracked = tracked  # some tensor that shares the memory records gradients
+        self.saved = False  # it is a copy in a `state_dict`, where a write would not reach the parameter
         self.replaced = replaced  # how often it became a tensor's data: it may be the base of views no more
         self._version = version  # what records of its present state keep
 

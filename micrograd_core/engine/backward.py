@@ -13,10 +13,10 @@ from typing import Any
 from micrograd_core.engine import hooks
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import BaseTensor, T, wrap
-from micrograd_core.engine.graph import Leaf, is_node, parents_of
+from micrograd_core.engine.graph import Leaf, ancestors
 from micrograd_core.engine.ingest import as_array
 from micrograd_core.engine.modes import recording
-from micrograd_core.engine.sweep import count_consumers, in_order, sweep
+from micrograd_core.engine.sweep import sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, ShapeError, TransformError
 from micrograd_core.support.locks import lock
 
@@ -75,8 +75,7 @@ def backward(
 
 def leaves_of(record: Any) -> list[Leaf]:
     """The leaves of a graph, for what only tensors can do: a graph that leads into scalar Values is refused."""
-    order = in_order(record, count_consumers(record)) if is_node(record) else []
-    leaves = [parent for each in order for parent in parents_of(each) if parent.__class__ is Leaf]
+    leaves = [each for each in ancestors(record) if each.__class__ is Leaf]
     if any(leaf.values is not None for leaf in leaves):
         raise GraphError(
             "this graph leads into Values (through Value.stack), which only a plain backward() follows: "

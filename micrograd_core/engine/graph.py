@@ -53,6 +53,17 @@ def parents_of(record: Any) -> list[Any]:
     return record[PARENTS] if record.__class__ is list else []
 
 
+def ancestors(node: Any) -> list[Any]:
+    """A node and all that it was computed from, leaves and versions included, each once; the freed lead nowhere."""
+    found, seen = [node], {id(node)}
+    for each in found:  # which grows meanwhile
+        for parent in parents_of(each):
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                found.append(parent)
+    return found
+
+
 def links_of(record: Record) -> list[tuple[Any, Any]]:
     """Each operand of a record, behind what made it; of what was freed, nothing."""
     return list(zip(record[PARENTS], record[OPERANDS], strict=True))

@@ -105,13 +105,18 @@ def conjugate(g: T) -> T:
     return apply_single(TABLE["conj"], g) if g.dtype.is_complex else g
 
 
+def shown(g: T) -> T:
+    """A gradient or tangent for users, whose memory may be that of others: whoever writes to it gets a copy."""
+    out = wrap(g.__class__, g._handle, g._kernels, g.dtype, g._record)
+    storage(out).tracked = True
+    return out
+
+
 def run(hooks: dict[object, Hook], cotangent: T) -> T:
     """What hooks make of a cotangent."""
     g = conjugate(cotangent)
     for hook in tuple(hooks.values()):
-        shown = wrap(g.__class__, g._handle, g._kernels, g.dtype, g._record)
-        storage(shown).tracked = True  # it may be the memory of other gradients: whoever writes to it gets a copy
-        found = hook(shown)
+        found = hook(shown(g))
         if found is None:
             continue
         if found.__class__ is not g.__class__:

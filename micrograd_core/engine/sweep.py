@@ -1,14 +1,14 @@
-"""Walks and sweeps over the recorded graph, whose nodes are `engine.graph`'s. Tangents go forward in `engine.push`."""
+"""Walks and sweeps over the recorded graph. Tangents go forward in `transforms.linearized`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container
 from typing import Any
 
-from micrograd_core.engine.autocast import autocast_dtype, suspended
-from micrograd_core.engine.autocast import contexts as autocasts
 from micrograd_core.engine.explain import explain_rule
 from micrograd_core.engine.graph import FREED, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
+from micrograd_core.engine.modes import autocast_dtype, suspended
+from micrograd_core.engine.modes import contexts as autocasts
 from micrograd_core.errors import GraphError
 from micrograd_core.ops.core.movement import unbroadcast
 

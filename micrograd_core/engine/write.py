@@ -39,6 +39,8 @@ def write(x: BaseTensor, key: Any, value: Any, operand: Any = None) -> None:
     DTypeError
         Where the value's kind of number does not fit the tensor's.
     """
+    if x._storage is not None and x._storage.saved:
+        raise GraphError("a copy from state_dict(): no module sees a write. Use load_state_dict(), or x.clone()")
     source, value = value if operand is None else operand, fitting(x, value)
     _refuse_batched(x, value)
     records = records_at(x._kernels.depth) and (x._record is not None or getattr(value, "_record", None) is not None)

@@ -2,7 +2,7 @@
 
 `raw` computes on a device's handles, `floats` on Python's floats, `expressions` writes down what would be computed.
 `compiler.specs` knows shapes and dtypes. Those that are made of tensors stand where tensors are:
-`engine.apply.Recorded` records, `transforms.batching.BatchTable` sees a batch as one more axis.
+`engine.apply.Recorded` records, `transforms.vmap.BatchTable` sees a batch as one more axis.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from micrograd_core.interpreters.floats import Floats
     from micrograd_core.interpreters.raw import Kernels
     from micrograd_core.ops.record import Table
-    from micrograd_core.transforms.batching import BatchTable
+    from micrograd_core.transforms.vmap import BatchTable
 
     def interpreters(a: Kernels, b: Recorded, c: BatchTable, d: Floats, e: Expressions) -> tuple[Table, ...]:
         """All there are, for the type checker to hold against `Table`."""

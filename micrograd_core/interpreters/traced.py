@@ -167,7 +167,7 @@ class Recorder:
             made = real(*operands, **params)
             return self.input(("constant", made), made, ("made", op.name, operands, repr(params)))
         beside = next((x.dtype for x in operands if x.__class__ is Traced), None)
-        handles = [self._operand(op, x, beside) for x in operands]
+        handles = [self.operand(op, x, beside) for x in operands]
         given = [x.real if x.__class__ is Traced else x for x in handles]
         made = real(*given, **params)
         named = tuple([x.ref if x.__class__ is Traced else x for x in handles])
@@ -207,7 +207,8 @@ class Recorder:
     def refuse_overlap(self, root: Traced) -> None:
         """Refuse to write where what else would see it is not known."""
 
-    def _operand(self, op: Op, x: Any, beside: DType | None) -> Any:
+    def operand(self, op: Op, x: Any, beside: DType | None) -> Any:
+        """An operand of a step: a handle of this trace, or a number."""
         if x.__class__ is Traced:
             if x.trace is not self:
                 raise TraceError(f"{op.name}: a tensor is of another call of a function under jit; return it there")

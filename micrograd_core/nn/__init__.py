@@ -7,25 +7,23 @@ What the modules below list as their public names are the public names here.
 
 from __future__ import annotations
 
+import typing as _typing  # whose names are not ours to offer
+
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.nn import functional as functional
 from micrograd_core.nn import init as init
 from micrograd_core.nn import initialization as initialization
 from micrograd_core.nn import utils as utils
-from micrograd_core.nn.activations import *
-from micrograd_core.nn.arrangement import *
 from micrograd_core.nn.attention import *
-from micrograd_core.nn.call import Call as Call
+from micrograd_core.nn.call import *
 from micrograd_core.nn.containers import *
 from micrograd_core.nn.functional.common import publish as _publish
 from micrograd_core.nn.initialization import parameter as parameter
 from micrograd_core.nn.layers import *
-from micrograd_core.nn.losses import *
 from micrograd_core.nn.mlp import *
 from micrograd_core.nn.module import *
 from micrograd_core.nn.normalization import *
-from micrograd_core.nn.parameters import *
-from micrograd_core.nn.pooling import *
+from micrograd_core.nn.padding import *
 from micrograd_core.nn.recurrent import *
 from micrograd_core.nn.stateless import *
 from micrograd_core.nn.summaries import *
@@ -37,3 +35,7 @@ cross_entropy = FUNCTIONS["cross_entropy"]
 
 _publish(globals(), "cross_entropy", "functional", "init", "initialization", "mse_loss", "utils")
 door(globals(), functional)
+
+if _typing.TYPE_CHECKING:  # it has more names than are written above
+
+    def __getattr__(name: str) -> _typing.Any: ...

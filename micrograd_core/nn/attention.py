@@ -9,8 +9,7 @@ from micrograd_core.array.creation import arange
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn import functional
-from micrograd_core.nn.activations import GELU
+from micrograd_core.nn import call, functional
 from micrograd_core.nn.initialization import Making, parameter, placed
 from micrograd_core.nn.layers import Linear
 from micrograd_core.nn.module import Module, Sequential
@@ -57,18 +56,10 @@ class MultiheadAttention(Module):
     """
 
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float = 0.0,
-        bias: bool = True,
-        add_bias_kv: bool = False,
-        add_zero_attn: bool = False,
-        kdim: int | None = None,
-        vdim: int | None = None,
-        batch_first: bool = True,
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
+        add_zero_attn: bool = False, kdim: int | None = None, vdim: int | None = None, batch_first: bool = True,
         **made: Unpack[Making],
-    ) -> None:
+    ) -> None:  # fmt: skip
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
             raise ShapeError(f"MultiheadAttention: {num_heads} heads do not divide {embed_dim} features evenly")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
@@ -90,17 +81,10 @@ class MultiheadAttention(Module):
             self.out_proj.bias = parameter((embed_dim,), "zeros", **made)
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
-        *,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = False,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = False,
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, *, attn_mask: Tensor | None = None,
+        is_causal: bool = False, key_padding_mask: Tensor | None = None, need_weights: bool = False,
         average_attn_weights: bool = True,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """(batch, targets, features), and (batch, sources, features) twice, to (batch, targets, features).
 
         All of them may come without the batch.
@@ -134,15 +118,9 @@ class MultiheadAttention(Module):
         return (found, weights) if need_weights else found  # type: ignore[return-value]
 
     def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        hidden: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = True,
-        average_attn_weights: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
+        self, query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None = None,
+        key_padding_mask: Tensor | None = None, need_weights: bool = True, average_attn_weights: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """As `functional.multi_head_attention_forward`: `hidden` is true, or -inf, where a target may not look."""
         turned = self.batch_first and query.ndim == 3
         if turned:
@@ -236,7 +214,7 @@ class TransformerBlock(Module):
         self.norm1 = LayerNorm(features, **placed(made))
         self.attention = MultiheadAttention(features, num_heads, **made)
         self.norm2 = LayerNorm(features, **placed(made))
-        self.perceptron = Sequential(Linear(features, width, **made), GELU(), Linear(width, features, **made))
+        self.perceptron = Sequential(Linear(features, width, **made), call.GELU(), Linear(width, features, **made))
 
     def forward(self, x: Tensor, *, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         """(batch, positions, features), and the same."""

@@ -1,12 +1,16 @@
-"""`Call`: operations and functions as modules."""
+"""`Call`: operations and functions as modules, such as activations, poolings and losses: ``LeakyReLU(0.2)``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from micrograd_core.array.documentation import module_docstring
 from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn import functional
+from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import ARGUMENTS
@@ -14,6 +18,8 @@ from micrograd_core.ops.shared import other_spellings, respelled
 
 if TYPE_CHECKING:
     from inspect import Signature
+
+    from micrograd_core.array.tensor import Tensor
 
 NOT_KEPT = frozenset({"training", "out", "dtype"})
 """Arguments of functions that their modules do not have."""
@@ -77,13 +83,9 @@ class Call(Module):
     __signature__ = _Signature()
 
     def __init_subclass__(
-        cls,
-        operation: str = "",
-        function: Callable[..., Any] | None = None,
-        inputs: int = 1,
-        order: str = "",
+        cls, operation: str = "", function: Callable[..., Any] | None = None, inputs: int = 1, order: str = "",
         **kwargs: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init_subclass__(**kwargs)
         if operation:
             cls.operation, op = operation, TABLE[operation]
@@ -137,3 +139,73 @@ def _has_modes(function: Any) -> bool:
     """Whether a function takes `training`."""
     code = function.__code__
     return "training" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+# ── those of networks ────────────────────────────────────────────────────────────────────────────────────────
+
+OF_OPERATIONS = "Softmax=softmax LogSoftmax=log_softmax"
+OF_FUNCTIONS = """
+    ReLU=relu ReLU6=relu6 LeakyReLU=leaky_relu RReLU=rrelu ELU=elu SELU=selu CELU=celu GELU=gelu GLU=glu SiLU=silu
+    Mish=mish Sigmoid=sigmoid LogSigmoid=logsigmoid Tanh=tanh Tanhshrink=tanhshrink Threshold=threshold
+    Softplus=softplus Softshrink=softshrink Softsign=softsign Softmin=softmin Hardshrink=hardshrink
+    Hardsigmoid=hardsigmoid Hardswish=hardswish Hardtanh=hardtanh
+
+    PixelShuffle=pixel_shuffle PixelUnshuffle=pixel_unshuffle ChannelShuffle=channel_shuffle Fold=fold Unfold=unfold
+    Upsample=interpolate UpsamplingNearest2d=upsample_nearest UpsamplingBilinear2d=upsample_bilinear
+    LocalResponseNorm=local_response_norm AlphaDropout=alpha_dropout FeatureAlphaDropout=feature_alpha_dropout
+
+    MaxPool#=max_pool# MaxUnpool#=max_unpool# AvgPool#=avg_pool# LPPool#=lp_pool# Dropout#=dropout#
+    FractionalMaxPool#=fractional_max_pool# AdaptiveAvgPool#=adaptive_avg_pool# AdaptiveMaxPool#=adaptive_max_pool#
+
+    MSELoss=mse_loss L1Loss=l1_loss SmoothL1Loss=smooth_l1_loss HuberLoss=huber_loss CrossEntropyLoss=cross_entropy
+    NLLLoss=nll_loss BCELoss=binary_cross_entropy BCEWithLogitsLoss=binary_cross_entropy_with_logits KLDivLoss=kl_div
+    CTCLoss=ctc_loss PoissonNLLLoss=poisson_nll_loss GaussianNLLLoss=gaussian_nll_loss
+    HingeEmbeddingLoss=hinge_embedding_loss CosineEmbeddingLoss=cosine_embedding_loss
+    MarginRankingLoss=margin_ranking_loss MultiMarginLoss=multi_margin_loss MultiLabelMarginLoss=multilabel_margin_loss
+    MultiLabelSoftMarginLoss=multilabel_soft_margin_loss SoftMarginLoss=soft_margin_loss
+    TripletMarginLoss=triplet_margin_loss TripletMarginWithDistanceLoss=triplet_margin_with_distance_loss
+    CosineSimilarity=cosine_similarity PairwiseDistance=pairwise_distance
+"""
+"""Classes, and the operations and functions of `nn.functional` that they call; ``#`` is ``1d``, ``2d`` and ``3d``."""
+MAXIMUM = "kernel_size stride padding dilation return_indices ceil_mode"
+"""The order of arguments that PyTorch's modules ``MaxPool…`` have, and its functions have not."""
+
+
+def _over_channels(input: Tensor) -> Tensor:
+    """Softmax over the channels of (batch, channels, height, width) or (channels, height, width)."""
+    if input.ndim not in (3, 4):
+        raise ShapeError(f"Softmax2d: the input has 3 or 4 axes; got shape {input.shape}")
+    return functional.softmax(input, -3)
+
+
+class Softmax2d(Call, function=_over_channels):
+    """Softmax over the channels of (batch, channels, height, width) or (channels, height, width).
+
+    Raises
+    ------
+    ShapeError
+        At a call, when the input has other axes.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.zeros((1, 4, 2, 2))
+    >>> y = mg.nn.Softmax2d()(x)
+    >>> y[0, :, 0, 0]
+    Tensor([0.25, 0.25, 0.25, 0.25])
+    """
+
+
+for _name, _called in (each.split("=") for each in OF_OPERATIONS.split()):
+    globals()[_name] = type(_name, (Call,), {"__module__": __name__}, operation=_called)
+for _axes in ("1d", "2d", "3d"):
+    for _name, _called in (each.replace("#", _axes).split("=") for each in OF_FUNCTIONS.split()):
+        if (_function := getattr(functional, _called, None)) and _name not in globals():
+            _inputs = [*takewhile(("Tensor", "Tensor | float").__contains__, _function.__annotations__.values())]
+            _facts = {"inputs": len(_inputs), "order": MAXIMUM * _name.startswith("MaxPool")}
+            globals()[_name] = type(_name, (Call,), {"__module__": __name__}, function=_function, **_facts)
+publish(globals())
+
+if TYPE_CHECKING:  # what is made above
+
+    def __getattr__(name: str) -> Any: ...

@@ -165,7 +165,7 @@ def trunc_normal_(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """The same number everywhere.
+    """Fill a tensor with one number.
 
     Parameters
     ----------

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import random as python_random
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, ClassVar, TypedDict, cast
 
 from micrograd_core import random
 from micrograd_core.array.creation import full
@@ -17,6 +18,8 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import is_integer
+from micrograd_core.nn.functional.common import of_rank
+from micrograd_core.nn.module import Module
 from micrograd_core.suggestions import door
 
 Generator = random.Generator | python_random.Random
@@ -30,7 +33,7 @@ class Place(TypedDict, total=False):
 
 
 class Making(Place, total=False):
-    """The same, and where random numbers come from."""
+    """The last arguments of a layer that draws its tensors: also where random numbers come from."""
 
     generator: Generator | None
 
@@ -82,15 +85,9 @@ def fans(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def parameter(
-    shape: Sequence[int],
-    scheme: str = "fan_in_uniform",
-    *,
-    fan_in: int | None = None,
-    fan_out: int | None = None,
-    generator: Generator | None = None,
-    device: str | Device | None = None,
-    dtype: Any = "float32",
-) -> Tensor:
+    shape: Sequence[int], scheme: str = "fan_in_uniform", *, fan_in: int | None = None, fan_out: int | None = None,
+    generator: Generator | None = None, device: str | Device | None = None, dtype: Any = "float32",
+) -> Tensor:  # fmt: skip
     """A tensor that records gradients, with initial numbers by one of `SCHEMES`.
 
     Parameters
@@ -162,6 +159,18 @@ def recording(x: Tensor) -> Tensor:
 def each_axis(lengths: Any, rank: int) -> tuple[int, ...]:
     """One length for all axes, or one for each."""
     return (lengths,) * rank if is_integer(lengths) else tuple(lengths)
+
+
+class OverAxes(Module):
+    """What classes share that differ in `rank`, a number of spatial axes: their docstrings are that of ``…2d``."""
+
+    rank: ClassVar[int] = 2
+
+    def __init_subclass__(cls, rank: int = 0, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if rank:
+            cls.rank = rank
+            cls.__doc__ = of_rank(vars(sys.modules[cls.__module__])[f"{cls.__name__[:-2]}2d"].__doc__, rank)
 
 
 __all__ = ["SCHEMES", "Generator", "fans", "parameter"]

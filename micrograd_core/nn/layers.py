@@ -1,8 +1,9 @@
 """Layers with parameters. Their names and shapes are those of PyTorch, so that its weights can be loaded."""
 
+# ruff: noqa: D101
+
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Unpack
 
 from micrograd_core import random
@@ -14,7 +15,7 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.initialization import Making, Place, check_counts, each_axis, parameter, recording
+from micrograd_core.nn.initialization import Making, OverAxes, Place, check_counts, each_axis, parameter, recording
 from micrograd_core.nn.module import Module
 
 
@@ -107,7 +108,7 @@ class Bilinear(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """Shapes ``(..., in1_features)`` and ``(..., in2_features)`` to ``(..., out_features)``."""
-        return functional.bilinear(x1, x2, self.weight, self.bias)
+        return FUNCTIONS["bilinear"](x1, x2, self.weight, self.bias)
 
     def facts(self) -> str:
         """The features, and whether the bias is missing."""
@@ -161,28 +162,16 @@ Lengths = int | tuple[int, ...]
 PADDINGS = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
 
 
-class _Convolution(Module):
+class _Convolution(OverAxes):
     """What the convolutions share: weight, bias, and the parameters of the function."""
 
-    function: ClassVar[Callable[..., Tensor]]
-    rank: int
-    transposed: ClassVar[bool] = False
+    operation: ClassVar[str] = "conv"
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Lengths,
-        stride: Lengths = 1,
-        padding: Lengths | str = 0,
-        dilation: Lengths = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        *,
-        output_padding: Lengths = 0,
-        **made: Unpack[Making],
-    ) -> None:
+        self, in_channels: int, out_channels: int, kernel_size: Lengths, stride: Lengths = 1,
+        padding: Lengths | str = 0, dilation: Lengths = 1, groups: int = 1, bias: bool = True,
+        padding_mode: str = "zeros", *, output_padding: Lengths = 0, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         if output_padding != 0:
             raise ShapeError(f"{type(self).__name__} has no output_padding; that is for the transposed convolutions")
         if padding_mode not in PADDINGS:
@@ -198,7 +187,7 @@ class _Convolution(Module):
         kernel = (size,) * self.rank if is_integer(size) else tuple(size)
         if len(kernel) != self.rank:
             raise ShapeError(f"{name}: kernel_size is an integer, or {self.rank} of them; got {size}")
-        channels = (inputs, outputs) if self.transposed else (outputs, inputs)
+        channels = (outputs, inputs) if self.operation == "conv" else (inputs, outputs)
         self.weight = parameter((channels[0], channels[1] // groups, *kernel), **made)
         fan_in = self.weight.size // channels[0]
         self.bias = parameter((outputs,), fan_in=fan_in, **made) if bias else None
@@ -206,9 +195,9 @@ class _Convolution(Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, in_channels, *spatial) to (batch, out_channels, *spatial)."""
         if self.padding_mode == "zeros":
-            return self.function(x, self.weight, self.bias, **self.options)
+            return FUNCTIONS[f"{self.operation}{self.rank}d"](x, self.weight, self.bias, **self.options)
         padded = functional.pad(x, self._around(), PADDINGS[self.padding_mode])
-        return self.function(padded, self.weight, self.bias, **{**self.options, "padding": 0})
+        return FUNCTIONS[f"conv{self.rank}d"](padded, self.weight, self.bias, **{**self.options, "padding": 0})
 
     def _around(self) -> list[int]:
         """What is put before and after each axis, the last axis first."""
@@ -223,7 +212,7 @@ class _Convolution(Module):
     def facts(self) -> str:
         groups = self.options["groups"]
         first, second = self.weight.shape[:2]
-        channels = (first, second * groups) if self.transposed else (second * groups, first)
+        channels = (second * groups, first) if self.operation == "conv" else (first, second * groups)
         plain = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "output_padding": 0}
         told = [f"{name}={value}" for name, value in self.options.items() if value != plain[name]]
         told += [] if self.bias is not None else ["bias=False"]
@@ -234,77 +223,18 @@ class _Convolution(Module):
 class _Transposed(_Convolution):
     """A transposed convolution, with the order of arguments that PyTorch gives it."""
 
-    transposed = True
+    operation = "conv_transpose"
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Lengths,
-        stride: Lengths = 1,
-        padding: Lengths = 0,
-        output_padding: Lengths = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Lengths = 1,
-        padding_mode: str = "zeros",
-        **made: Unpack[Making],
-    ) -> None:
+        self, in_channels: int, out_channels: int, kernel_size: Lengths, stride: Lengths = 1, padding: Lengths = 0,
+        output_padding: Lengths = 0, groups: int = 1, bias: bool = True, dilation: Lengths = 1,
+        padding_mode: str = "zeros", **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         if padding_mode != "zeros":
             raise ValueError(f"{type(self).__name__}: a transposed convolution is padded with 'zeros' only")
         self.options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         self.options["output_padding"] = output_padding
         self._make(in_channels, out_channels, kernel_size, bias, padding_mode, made)
-
-
-class Conv1d(_Convolution):
-    """`functional.conv1d`, with its weight and bias.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Channels of the input and of the result.
-    kernel_size : int, or one for each axis
-        The lengths of the kernel.
-    stride, padding, dilation : int, or one for each axis
-        How far apart the kernel's positions are, how many elements surround the input, and how far apart the elements
-        of the kernel are; `padding` may be ``'valid'`` or ``'same'``.
-    output_padding : int
-        Must be 0: only the transposed layers have it.
-    groups : int
-        How many groups of channels are convolved apart.
-    bias : bool
-        Whether the layer has a bias.
-    padding_mode : str
-        ``'zeros'``, ``'reflect'``, ``'replicate'`` or ``'circular'``.
-    generator : Generator or random.Random, optional
-        Where the initial numbers come from; by default the default generator.
-    device : Device or str, optional
-        Where the parameters are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters.
-
-    Attributes
-    ----------
-    weight : Tensor, (out_channels, in_channels / groups, *kernel_size)
-    bias : Tensor, (out_channels,), or None
-        Both start uniform by fan-in, as `Linear`'s.
-
-    Raises
-    ------
-    ShapeError, ValueError
-        When groups do not divide the channels, a length does not fit, or `padding_mode` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((1, 2, 8))
-    >>> y = mg.nn.Conv1d(2, 4, 3, padding=1)(x)
-    >>> y.shape
-    (1, 4, 8)
-    """
-
-    function, rank = staticmethod(FUNCTIONS["conv1d"]), 1
 
 
 class Conv2d(_Convolution):
@@ -354,106 +284,6 @@ class Conv2d(_Convolution):
     (1, 4, 8, 8)
     """
 
-    function, rank = staticmethod(FUNCTIONS["conv2d"]), 2
-
-
-class Conv3d(_Convolution):
-    """`functional.conv3d`, with its weight and bias.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Channels of the input and of the result.
-    kernel_size : int, or one for each axis
-        The lengths of the kernel.
-    stride, padding, dilation : int, or one for each axis
-        How far apart the kernel's positions are, how many elements surround the input, and how far apart the elements
-        of the kernel are; `padding` may be ``'valid'`` or ``'same'``.
-    output_padding : int
-        Must be 0: only the transposed layers have it.
-    groups : int
-        How many groups of channels are convolved apart.
-    bias : bool
-        Whether the layer has a bias.
-    padding_mode : str
-        ``'zeros'``, ``'reflect'``, ``'replicate'`` or ``'circular'``.
-    generator : Generator or random.Random, optional
-        Where the initial numbers come from; by default the default generator.
-    device : Device or str, optional
-        Where the parameters are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters.
-
-    Attributes
-    ----------
-    weight : Tensor, (out_channels, in_channels / groups, *kernel_size)
-    bias : Tensor, (out_channels,), or None
-        Both start uniform by fan-in, as `Linear`'s.
-
-    Raises
-    ------
-    ShapeError, ValueError
-        When groups do not divide the channels, a length does not fit, or `padding_mode` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((1, 2, 8, 8, 8))
-    >>> y = mg.nn.Conv3d(2, 4, 3, padding=1)(x)
-    >>> y.shape
-    (1, 4, 8, 8, 8)
-    """
-
-    function, rank = staticmethod(functional.conv3d), 3
-
-
-class ConvTranspose1d(_Transposed):
-    """`functional.conv_transpose1d`, with its weight and bias.
-
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Channels of the input and of the result.
-    kernel_size : int, or one for each axis
-        The lengths of the kernel.
-    stride, padding, output_padding, dilation : int, or one for each axis
-        How far apart the kernel's positions are, how many elements are cut off from the result, and added to its end,
-        and how far apart the elements of the kernel are.
-    groups : int
-        How many groups of channels are convolved apart.
-    bias : bool
-        Whether the layer has a bias.
-    padding_mode : str
-        Must be ``'zeros'``.
-    generator : Generator or random.Random, optional
-        Where the initial numbers come from; by default the default generator.
-    device : Device or str, optional
-        Where the parameters are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters.
-
-    Attributes
-    ----------
-    weight : Tensor, (in_channels, out_channels / groups, *kernel_size)
-    bias : Tensor, (out_channels,), or None
-        Both start uniform by fan-in, as `Linear`'s.
-
-    Raises
-    ------
-    ShapeError, ValueError
-        When groups do not divide the channels, or a length does not fit.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((1, 2, 8))
-    >>> y = mg.nn.ConvTranspose1d(2, 4, 2, stride=2)(x)
-    >>> y.shape
-    (1, 4, 16)
-    """
-
-    function, rank = staticmethod(FUNCTIONS["conv_transpose1d"]), 1
-
 
 class ConvTranspose2d(_Transposed):
     """`functional.conv_transpose2d`, with its weight and bias.
@@ -500,55 +330,17 @@ class ConvTranspose2d(_Transposed):
     (1, 4, 16, 16)
     """
 
-    function, rank = staticmethod(FUNCTIONS["conv_transpose2d"]), 2
+
+class Conv1d(_Convolution, rank=1): ...
 
 
-class ConvTranspose3d(_Transposed):
-    """`functional.conv_transpose3d`, with its weight and bias.
+class Conv3d(_Convolution, rank=3): ...
 
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Channels of the input and of the result.
-    kernel_size : int, or one for each axis
-        The lengths of the kernel.
-    stride, padding, output_padding, dilation : int, or one for each axis
-        How far apart the kernel's positions are, how many elements are cut off from the result, and added to its end,
-        and how far apart the elements of the kernel are.
-    groups : int
-        How many groups of channels are convolved apart.
-    bias : bool
-        Whether the layer has a bias.
-    padding_mode : str
-        Must be ``'zeros'``.
-    generator : Generator or random.Random, optional
-        Where the initial numbers come from; by default the default generator.
-    device : Device or str, optional
-        Where the parameters are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters.
 
-    Attributes
-    ----------
-    weight : Tensor, (in_channels, out_channels / groups, *kernel_size)
-    bias : Tensor, (out_channels,), or None
-        Both start uniform by fan-in, as `Linear`'s.
+class ConvTranspose1d(_Transposed, rank=1): ...
 
-    Raises
-    ------
-    ShapeError, ValueError
-        When groups do not divide the channels, or a length does not fit.
 
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((1, 2, 8, 8, 8))
-    >>> y = mg.nn.ConvTranspose3d(2, 4, 2, stride=2)(x)
-    >>> y.shape
-    (1, 4, 16, 16, 16)
-    """
-
-    function, rank = staticmethod(functional.conv_transpose3d), 3
+class ConvTranspose3d(_Transposed, rank=3): ...
 
 
 class Embedding(Module):
@@ -591,15 +383,9 @@ class Embedding(Module):
     """
 
     def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        **made: Unpack[Making],
-    ) -> None:
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
+        norm_type: float = 2.0, scale_grad_by_freq: bool = False, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         self.weight = _table(type(self).__name__, num_embeddings, embedding_dim, padding_idx, made)
         shortened = {"max_norm": max_norm, "norm_type": norm_type}
         self.options = {"padding_idx": padding_idx, **shortened, "scale_grad_by_freq": scale_grad_by_freq}
@@ -662,18 +448,10 @@ class EmbeddingBag(Module):
     """
 
     def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        *,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        **made: Unpack[Making],
-    ) -> None:
+        self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False, mode: str = "mean", *, include_last_offset: bool = False,
+        padding_idx: int | None = None, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         self.weight = _table("EmbeddingBag", num_embeddings, embedding_dim, padding_idx, made)
         shortened = {"max_norm": max_norm, "norm_type": norm_type}
         bags = {"mode": mode, "include_last_offset": include_last_offset, "padding_idx": padding_idx}

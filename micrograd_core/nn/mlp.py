@@ -21,9 +21,7 @@ from micrograd_core.errors import DeviceMismatch, ShapeError
 from micrograd_core.interpreters.floats import number
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar.bridge import kind_of, numbers_of, upload
-from micrograd_core.scalar.device_value import slope_of_relu, widest
-from micrograd_core.scalar.parameters import Cells
+from micrograd_core.scalar.bridge import Cells, kind_of, numbers_of, slope_of_relu, upload, widest
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, leaf, node, results
 from micrograd_core.support.context import tracing
@@ -129,15 +127,9 @@ class Layer(ScalarModule):
     """
 
     def __init__(
-        self,
-        nin: int,
-        nout: int,
-        nonlin: bool = True,
-        *,
-        device: str | Device | None = None,
-        dtype: Any = None,
+        self, nin: int, nout: int, nonlin: bool = True, *, device: str | Device | None = None, dtype: Any = None,
         generator: random.Random | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if nin < 1 or nout < 1:
             raise ShapeError(f"{type(self).__name__}: sizes must be at least 1; got {nin} inputs and {nout} outputs")
         where = default_device() if device is None else Device(device)
@@ -425,6 +417,11 @@ def _spread(made: list[Any], results: list[Any], gradients: list[Any]) -> None:
 
 def _listed(network: ScalarModule, x: Any) -> list[Any]:
     """Inputs as a list."""
+    if len(getattr(x, "shape", ())) > 1:
+        name = type(network).__name__
+        raise TypeError(
+            f"{name}: a batch is a Tensor; got {type(x).__name__} of shape {x.shape}. Write model(mg.asarray(x))"
+        )
     try:
         return list(x)
     except TypeError:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
-from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 from micrograd_core.device import Device, destination
 from micrograd_core.dtypes import DType
-from micrograd_core.engine.array import wrap
+from micrograd_core.engine.array import storage, wrap
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import resolve_axis
@@ -18,6 +18,7 @@ from micrograd_core.ops.shared import parameter_names
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.escaping import printable
 from micrograd_core.support.reconstruction import Remembered
+from micrograd_core.support.states import check_state
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,9 +107,9 @@ class Module(Remembered):
 
     The tensors of a module are its attributes that are tensors and were not computed, those of modules among the
     attributes, and those in lists, tuples and dicts of either, in the order of assignment. Those that record gradients
-    are its parameters; the others are its buffers: they are saved, loaded and moved, but not optimised. A parameter
-    whose ``requires_grad`` is switched off is a buffer until it is switched on again. Only another parameter, a module
-    or ``None`` can be assigned where a parameter is.
+    are its parameters, and stay so when ``requires_grad`` is switched off; the others are its buffers: they are saved,
+    loaded and moved, but not optimised. Only another parameter, a module or ``None`` can be assigned where a parameter
+    is.
 
     Attributes
     ----------
@@ -130,7 +131,6 @@ class Module(Remembered):
 
     training: bool = True
     _unsaved: frozenset[str] = frozenset()  # names of buffers that `state_dict` leaves out
-    _frozen: frozenset[str] = frozenset()  # names of parameters that `requires_grad_` switched off
     _before: Hooks = {}  # noqa: RUF012 (what runs at each call; a module with hooks has its own)
     _after: Hooks = {}  # noqa: RUF012
     __signature__ = _Signature()
@@ -174,8 +174,8 @@ class Module(Remembered):
     if not TYPE_CHECKING:  # to checkers it would say that any attribute may be assigned
 
         def __setattr__(self, name: str, value: Any) -> None:
-            fits = value is None or isinstance(value, Module) or _is_parameter(value)
-            if not fits and _is_parameter(vars(self).get(name)):
+            fits = value is None or isinstance(value, Module) or is_parameter(value)
+            if not fits and is_parameter(vars(self).get(name)):
                 raise TypeError(_no_parameter(f"{type(self).__name__}.{name}", name, value))
             super().__setattr__(name, value)
 
@@ -235,14 +235,14 @@ class Module(Remembered):
         return Members((name, x) for name, x in found if isinstance(x, Tensor) and x.is_leaf)
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Members[tuple[str, Tensor]]:
-        """Those that record gradients, each name after `prefix` and a dot; `recurse`: those of modules inside, too."""
+        """What is optimised, each name after `prefix` and a dot; with `recurse` also that of modules inside."""
         begin = f"{prefix}." if prefix else ""
-        return Members((begin + name, p) for name, p in self.named_tensors(recurse) if p.requires_grad)
+        return Members((begin + name, p) for name, p in self.named_tensors(recurse) if is_parameter(p))
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Members[tuple[str, Tensor]]:
         """Those that do not."""
         begin = f"{prefix}." if prefix else ""
-        return Members((begin + name, p) for name, p in self.named_tensors(recurse) if not p.requires_grad)
+        return Members((begin + name, p) for name, p in self.named_tensors(recurse) if not is_parameter(p))
 
     def parameters(self, recurse: bool = True) -> Members[Tensor]:
         """The tensors to optimise."""
@@ -326,12 +326,9 @@ class Module(Remembered):
         return ModuleHook(self, "_after", hook)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set ``requires_grad`` of all parameters, also of those that this method switched off before."""
-        if not requires_grad:
-            self._frozen = self._frozen | {name for name, _ in self.named_parameters()}
-        for name, p in self.named_tensors():
-            if name in self._frozen:
-                p.requires_grad = requires_grad
+        """Set ``requires_grad`` of all parameters."""
+        for p in self.parameters():
+            p.requires_grad = requires_grad
         return self
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
@@ -356,12 +353,12 @@ class Module(Remembered):
             p.grad = None if set_to_none or p.grad is None else p.grad * 0
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of parameters and buffers by name, outside the graph.
+        """Copies of parameters and buffers by name, outside the graph. Writing into one raises GraphError: `clone` it.
 
         A tensor that is held twice, as tied weights are, has both names, and one copy.
         """
         own = self._every_tensor()
-        copies = {id(p): p.detach().copy() for p in own.values()}
+        copies = {id(p): _saved(p) for p in own.values()}
         return {name: copies[id(p)] for name, p in own.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
@@ -385,6 +382,7 @@ class Module(Remembered):
         ShapeError
             When shapes differ, or names do and `strict` is true; all differences are listed and nothing is loaded.
         """
+        check_state(f"{type(self).__name__}.load_state_dict", state)
         own = self._every_tensor()
         given = {id(own[name]) for name in state if name in own}
         missing = [name for name, p in own.items() if name not in state and id(p) not in given]
@@ -508,8 +506,16 @@ def _name_the_layer(error: Exception, outer: Any) -> None:
             error.__notes__ = [*others, f"{LAYER}{name} of {type(outer).__name__}: {inner._line()}"]
 
 
-def _is_parameter(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad and value.is_leaf
+def is_parameter(value: Any) -> bool:
+    """Whether a module that has `value` as an attribute optimises it."""
+    return isinstance(value, Tensor) and value.is_leaf and (value.requires_grad or is_frozen(value))
+
+
+def _saved(x: Tensor) -> Tensor:
+    """A copy for a `state_dict`, which refuses writes."""
+    copy: Tensor = x.detach().copy()
+    storage(copy).saved = True
+    return copy
 
 
 def _no_parameter(where: str, name: str, value: Any) -> str:

@@ -1,8 +1,11 @@
 """Normalisation as layers: of batches, layers, groups, instances."""
 
+# ruff: noqa: D101
+
 from __future__ import annotations
 
-from typing import Any, Unpack
+import math
+from typing import Any, ClassVar, Unpack
 
 from micrograd_core.array.creation import ones, zeros
 from micrograd_core.array.functions import FUNCTIONS
@@ -12,7 +15,7 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.initialization import Place, check_counts, each_axis, parameter
+from micrograd_core.nn.initialization import OverAxes, Place, check_counts, each_axis, parameter
 from micrograd_core.nn.module import Module
 from micrograd_core.support.context import computing_again
 
@@ -48,13 +51,9 @@ class LayerNorm(Module):
     """
 
     def __init__(
-        self,
-        normalized_shape: int | tuple[int, ...],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        **made: Unpack[Place],
-    ) -> None:
+        self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5, elementwise_affine: bool = True,
+        bias: bool = True, **made: Unpack[Place],
+    ) -> None:  # fmt: skip
         self.normalized_shape = each_axis(normalized_shape, 1)
         self.weight: Any = parameter(self.normalized_shape, "ones", **made) if elementwise_affine else None
         self.bias = parameter(self.normalized_shape, "zeros", **made) if elementwise_affine and bias else None
@@ -101,12 +100,9 @@ class RMSNorm(Module):
     """
 
     def __init__(
-        self,
-        normalized_shape: int | tuple[int, ...],
-        eps: float | None = None,
-        elementwise_affine: bool = True,
+        self, normalized_shape: int | tuple[int, ...], eps: float | None = None, elementwise_affine: bool = True,
         **made: Unpack[Place],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.normalized_shape = each_axis(normalized_shape, 1)
         self.weight: Any = parameter(self.normalized_shape, "ones", **made) if elementwise_affine else None
         self.eps = eps
@@ -148,15 +144,9 @@ class GroupNorm(Module):
     """
 
     def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        *,
-        bias: bool = True,
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, *, bias: bool = True,
         **made: Unpack[Place],
-    ) -> None:
+    ) -> None:  # fmt: skip
         check_counts("GroupNorm", num_groups=num_groups, num_channels=num_channels)
         if num_channels % num_groups:
             raise ShapeError(f"GroupNorm: {num_groups} groups do not divide {num_channels} channels")
@@ -173,22 +163,16 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
 
 
-class _RunningNorm(Module):
+class _RunningNorm(OverAxes):
     """What batch and instance normalisation share: weight and bias for each channel, and running averages."""
 
-    ndims: tuple[int, ...]
+    of_batches: ClassVar[bool] = True
+    """Whether a channel has one mean over all examples."""
 
     def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        *,
-        bias: bool = True,
-        **made: Unpack[Place],
-    ) -> None:
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, *, bias: bool = True, **made: Unpack[Place],
+    ) -> None:  # fmt: skip
         check_counts(type(self).__name__, num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.track_running_stats = track = track_running_stats
@@ -198,10 +182,10 @@ class _RunningNorm(Module):
         self.running_var = ones(num_features, **made) if track else None
         self.num_batches_tracked = zeros((), dtype="int64", device=made.get("device")) if track else None
 
-    def _check(self, x: Tensor) -> None:
+    def _check(self, x: Tensor, *ndims: int) -> None:
         name = type(self).__name__
-        if x.ndim not in self.ndims:
-            raise ShapeError(f"{name}: the input has {' or '.join(map(str, self.ndims))} axes; got {x.shape}")
+        if x.ndim not in ndims:
+            raise ShapeError(f"{name}: the input has {' or '.join(map(str, ndims))} axes; got {x.shape}")
         if x.shape[1:2] != (self.num_features,):
             raise ShapeError(
                 f"{name}: it was made for {self.num_features} channels; got shape {x.shape} with {x.shape[1]} (axis 1)"
@@ -212,8 +196,8 @@ class _RunningNorm(Module):
         """Move the running averages towards the statistics of a batch."""
         if not self.training or computing_again.get() or self.running_mean is None:
             return
-        count = self._count(x)
-        if count < 2:
+        axes = (*(0,) * self.of_batches, *range(2, x.ndim))
+        if math.prod(x.shape[axis] for axis in axes) < 2:
             raise ShapeError(
                 f"{type(self).__name__}: in training a channel needs more than one number, to have a variance; got "
                 f"shape {x.shape}. Use a larger batch, or eval()"
@@ -226,21 +210,14 @@ class _RunningNorm(Module):
         kept = self.running_mean.dtype
         x = x.astype(kept) if x.dtype.bits < kept.bits else x  # the variance of half types may be more than they hold
         rate = self._rate()
-        for name, new in zip(("running_mean", "running_var"), self._statistics(x), strict=True):
-            old = getattr(self, name)
+        var = x.var(axis=axes, correction=1.0)  # first: on its way devices find the mean
+        for name, new in (("running_mean", x.mean(axis=axes)), ("running_var", var)):
+            old, new = getattr(self, name), new if self.of_batches else new.mean(axis=0)
             setattr(self, name, old * (1 - rate) + new.to(dtype=old.dtype) * rate)
 
     def _rate(self) -> float | Tensor:
         """How much the newest batch counts."""
         return 0.0 if self.momentum is None else self.momentum
-
-    def _count(self, x: Tensor) -> int:
-        """How many numbers make up one mean."""
-        raise NotImplementedError
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel."""
-        raise NotImplementedError
 
     def facts(self) -> str:
         """The channels, and the numbers."""
@@ -279,7 +256,7 @@ class _BatchNorm(_RunningNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, num_features, *spatial)."""
-        self._check(x)
+        self._check(x, *(2,) * (self.rank == 1), self.rank + 2)
         self._follow(x)
         training = self.training or self.running_mean is None
         return FUNCTIONS["batch_norm"](
@@ -297,69 +274,12 @@ class _BatchNorm(_RunningNorm):
         rate: Tensor = (1 / self.num_batches_tracked.astype(wide)).astype(kept)
         return rate
 
-    def _count(self, x: Tensor) -> int:
-        return x.size // max(x.shape[1], 1)
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        axes = (0, *range(2, x.ndim))
-        var = x.var(axis=axes, correction=1.0)  # first: on its way devices find the mean
-        return x.mean(axis=axes), var
-
-
-class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (batch, channels) or (batch, channels, length) (Ioffe & Szegedy 2015).
-
-    Training uses the batch's own statistics and averages them; `eval` uses these averages.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` weighs all batches equally.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
-
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
-
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels, or a channel has fewer than two numbers in training.
-    TransformError
-        At a call in training inside `vmap`.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5))
-    >>> y = mg.nn.BatchNorm1d(3)(x)
-    >>> y.shape
-    (4, 3, 5)
-    """
-
-    ndims = (2, 3)
-
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (batch, channels, height, width) (Ioffe & Szegedy 2015).
+    """Batch normalisation of (batch, channels, *spatial) (Ioffe & Szegedy 2015).
 
-    Training uses the batch's own statistics and averages them; `eval` uses these averages.
+    `BatchNorm1d` takes (batch, channels), too. Training uses the batch's own statistics and averages them; `eval` uses
+    these averages.
 
     Parameters
     ----------
@@ -403,58 +323,6 @@ class BatchNorm2d(_BatchNorm):
     (4, 3, 5, 5)
     """
 
-    ndims = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (batch, channels, depth, height, width) (Ioffe & Szegedy 2015).
-
-    Training uses the batch's own statistics and averages them; `eval` uses these averages.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` weighs all batches equally.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
-
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
-
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels, or a channel has fewer than two numbers in training.
-    TransformError
-        At a call in training inside `vmap`.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5, 5, 5))
-    >>> y = mg.nn.BatchNorm3d(3)(x)
-    >>> y.shape
-    (4, 3, 5, 5, 5)
-    """
-
-    ndims = (5,)
-
 
 class _InstanceNorm(_RunningNorm):
     """`functional.instance_norm`: each channel of each example by its own mean and variance (Ulyanov et al. 2016).
@@ -463,88 +331,27 @@ class _InstanceNorm(_RunningNorm):
     by them; without a momentum they stay as they are.
     """
 
+    of_batches = False
+
     def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        *,
-        bias: bool = True,
-        **made: Unpack[Place],
-    ) -> None:
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = False,
+        track_running_stats: bool = False, *, bias: bool = True, **made: Unpack[Place],
+    ) -> None:  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, **made)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, num_features, *spatial), or without the batch."""
-        if x.ndim == self.ndims[0] - 1:
+        if x.ndim == self.rank + 1:
             return self.forward(x.expand_dims(0))[0]
-        self._check(x)
+        self._check(x, self.rank + 2)
         own = self.training or self.running_mean is None
         self._follow(x)
         averages = (None, None) if own else (self.running_mean, self.running_var)
         return functional.instance_norm(x, *averages, self.weight, self.bias, own, 0.0, self.eps)
 
-    def _count(self, x: Tensor) -> int:
-        return x.size // max(x.shape[0] * x.shape[1], 1)
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        axes = tuple(range(2, x.ndim))
-        return x.mean(axis=axes).mean(axis=0), x.var(axis=axes, correction=1.0).mean(axis=0)
-
-
-class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (batch, channels, length), or without the batch.
-
-    Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
-    no weight, bias and running averages; with averages, `eval` uses them.
-
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` leaves them as they are.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
-
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
-
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5))
-    >>> y = mg.nn.InstanceNorm1d(3)(x)
-    >>> y.shape
-    (4, 3, 5)
-    """
-
-    ndims = (3,)
-
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (batch, channels, height, width), or without the batch.
+    """Instance normalisation of (batch, channels, *spatial), or without the batch.
 
     Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
     no weight, bias and running averages; with averages, `eval` uses them.
@@ -589,56 +396,17 @@ class InstanceNorm2d(_InstanceNorm):
     (4, 3, 5, 5)
     """
 
-    ndims = (4,)
+
+class BatchNorm1d(_BatchNorm, rank=1): ...
 
 
-class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (batch, channels, depth, height, width), or without the batch.
+class BatchNorm3d(_BatchNorm, rank=3): ...
 
-    Each channel of each example is normalised by its own mean and variance (Ulyanov et al. 2016). By default there are
-    no weight, bias and running averages; with averages, `eval` uses them.
 
-    Parameters
-    ----------
-    num_features : int
-        Channels, axis 1 of the input.
-    eps : float
-        Added to the variance.
-    momentum : float or None
-        The weight of the newest batch in the running averages; ``None`` leaves them as they are.
-    affine, bias : bool
-        Whether the layer has a weight and a bias, and whether it has the bias.
-    track_running_stats : bool
-        Whether the layer has running averages; without them `eval` uses the batch's own statistics, too.
-    device : Device or str, optional
-        Where the parameters and buffers are made; by default on the default device.
-    dtype : DType or str
-        The dtype of the parameters and buffers.
+class InstanceNorm1d(_InstanceNorm, rank=1): ...
 
-    Attributes
-    ----------
-    weight, bias : Tensor, (num_features,), or None
-        Parameters; they start as 1 and 0.
-    running_mean, running_var : Tensor, (num_features,), or None
-        Buffers; they start as 0 and 1. The variance is the unbiased one.
-    num_batches_tracked : Tensor, (), or None
-        Buffer, int64.
 
-    Raises
-    ------
-    ShapeError
-        At a call, when the input has other axes or channels.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> x = mg.ones((4, 3, 5, 5, 5))
-    >>> y = mg.nn.InstanceNorm3d(3)(x)
-    >>> y.shape
-    (4, 3, 5, 5, 5)
-    """
-
-    ndims = (5,)
+class InstanceNorm3d(_InstanceNorm, rank=3): ...
 
 
 publish(globals())

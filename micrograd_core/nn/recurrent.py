@@ -59,18 +59,9 @@ class _Layers(_Kind):
     """Layers over sequences, as their subclasses say."""
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        *,
-        proj_size: int = 0,
-        **made: Unpack[Making],
-    ) -> None:
+        self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0.0, bidirectional: bool = False, *, proj_size: int = 0, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         name = type(self).__name__
         self.input_size, self.hidden_size, self.num_layers, self.proj_size = (
             input_size, hidden_size, num_layers, proj_size
@@ -276,17 +267,9 @@ class RNN(_Layers):
     operation, blocks = "rnn", 1
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "tanh",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        **made: Unpack[Making],
-    ) -> None:
+        self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, **made: Unpack[Making],
+    ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **made)
         self.options = _nonlinearity("RNN", nonlinearity)
 

@@ -61,7 +61,7 @@ def composed(op: Op, k: Table, batched: Any, size: int, *operands: Handle, **par
 
 
 def joined(op: Op, k: Table, batched: Any, size: int, *operands: Handle, axis: int | None) -> Any:
-    """The same, of any number of operands that all have the batch."""
+    """Join operands along an axis that is counted behind the batch; all of them have the batch."""
     if axis is None:
         return NotImplemented
     full = [materialized(k, x, each, size) for x, each in zip(operands, batched, strict=True)]
@@ -74,7 +74,7 @@ def reshaped(op: Op, k: Table, batched: Any, size: int, x: Handle, *, shape: Any
 
 
 def broadcast(op: Op, k: Table, batched: Any, size: int, x: Handle, *, shape: Any) -> Any:
-    """The same, where axes that the operand lacks come between."""
+    """Broadcast to a shape with the batch in front; axes that the operand lacks come behind the batch."""
     return getattr(k, op.name)(_with_axes(k, x, True, len(shape)), shape=(size, *shape))
 
 
@@ -94,7 +94,7 @@ def placed(op: Op, k: Table, batched: Any, size: int, x: Handle, *, shape: Any, 
 
 
 def scattered(op: Op, k: Table, batched: Any, size: int, x: Handle, values: Handle, *, key: Any) -> Any:
-    """The same, and values broadcast to what the key selects of each example."""
+    """Values are broadcast to what the key selects of each example; the key takes all of the batch."""
     place = Layout.contiguous(x.shape[batched[0] :]).index(key).shape
     values = _with_axes(k, values, batched[1], len(place))
     return getattr(k, op.name)(materialized(k, x, batched[0], size), values, key=(slice(0, size, 1), *key))

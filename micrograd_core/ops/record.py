@@ -26,7 +26,6 @@ of batches `vmap`, one of floats `Value`, and one that writes down what it is as
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
@@ -76,21 +75,6 @@ class Array(NamedTuple):
     # "turning": also with `high` times 8 added above the diagonal and -8 below, for complex eigenvalues.
     kind: str = ""  # or "ascending": in order
 
-    def shaped(self, values: list[Any]) -> list[Any]:
-        """The drawn `values` as elements of the kind of matrix that was asked for, far from any singular one."""
-        if not self.kind or self.kind == "ascending":
-            return sorted(values) if self.kind else values
-        rows, columns = self.shape[-2:]
-        made = []
-        for position, value in enumerate(values):
-            matrix, i, j = position - position % (rows * columns), position // columns % rows, position % columns
-            if self.kind == "symmetric":
-                value = (value + values[matrix + j * columns + i]) / 2
-            if self.kind == "turning":
-                value += 8 * self.high * ((j > i) - (j < i))
-            made.append(value + 4 * self.high * (i + 1) if i == j else value)
-        return made
-
 
 class Sample:
     """One call of an operation: operands (`Array`, just its shape, or a Python scalar) and keyword parameters."""
@@ -105,35 +89,30 @@ class Sample:
         parts = [str(o.shape) + o.dtype if isinstance(o, Array) else repr(o) for o in self.operands]
         return ", ".join(parts + [f"{name}={value}" for name, value in self.params.items()])
 
-    def draw(self, seed: int = 0) -> list[list[Any] | float]:
-        """Flat lists of deterministic numbers, one per `Array`; scalars as they are."""
-        import random
-
-        rng = random.Random(seed)
-        flat: list[list[Any] | float] = []
-        for operand in self.operands:
-            if not isinstance(operand, Array):
-                flat.append(operand)
-                continue
-            values: list[Any] = [rng.uniform(operand.low, operand.high) for _ in range(math.prod(operand.shape))]
-            if operand.dtype == "bool":
-                values = [value > 0 for value in values]
-            elif "int" in operand.dtype:
-                values = [rng.randrange(int(operand.low), int(operand.high)) for _ in values]
-            flat.append(operand.shaped(values))
-        return flat
-
 
 def _sentences(function: Any) -> str:
     """What the docstring of a function says, up to a section."""
     return " ".join((function.__doc__ or "").partition("Parameters\n")[0].split())
 
 
-def _taken(compose: Any) -> int:
-    """How many operands a composition takes, after the table of kernels."""
+def _unwrapped(compose: Any) -> Any:
+    """The function itself of a composition."""
     while hasattr(compose, "__wrapped__"):
         compose = compose.__wrapped__
-    return 1 if compose is None else compose.__code__.co_argcount - 1
+    return compose
+
+
+def _as_they_are(compose: Any) -> Callable[..., dict[str, Any]] | None:
+    """The parameters of an operation that gradient rules call, who give them as kernels receive them."""
+    code, types = compose.__code__, compose.__annotations__
+    operands, names = code.co_varnames[1 : code.co_argcount], code.co_varnames[code.co_argcount :]
+    names = names[: code.co_kwonlyargcount]
+    if not operands or not names:
+        return None
+    given = ", ".join(f"{name}=float({name})" if types.get(name) == "float" else f"{name}={name}" for name in names)
+    made: Callable[..., dict[str, Any]] = eval(f"lambda {', '.join(operands)}, /, *, {', '.join(names)}: dict({given})")
+    made.__annotations__ = dict.fromkeys((*operands, *names), "Any")
+    return made
 
 
 class Op:
@@ -175,6 +154,7 @@ class Op:
         The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
     parameters : function or None
         ``(*operands, **as called) -> dict`` of validated, canonical kernel parameters. Its signature is the public one.
+        Left out: those of the composition, as they are, of an operation that gradient rules alone call.
     check : function or None
         ``(name, *shapes, **params)``: raises the sentence that explains why shapes do not fit. Called when a kernel has
         already refused, so that it costs nothing otherwise.
@@ -215,8 +195,8 @@ class Op:
         A rule, or those at these positions, may return its cotangent, or a view of it, rather than fresh memory.
     samples : sequence of Sample
     reference : function
-        ``(np, *arrays, **params)``: the definition in NumPy, independent of every kernel; default ``np.<name>``,
-        or that of the extension.
+        ``(np, *arrays, **params)``: the definition in NumPy, of what NumPy calls differently. Left out: ``np.<name>``,
+        or that of the extension. What NumPy lacks `np` composes of its functions, as the composition says.
     """
 
     __slots__ = (
@@ -262,10 +242,14 @@ class Op:
         reference: Callable[..., Any] | None = None,
     ) -> None:
         self.name, self.doc = name, doc or _sentences(parameters)
-        self.operands = _taken(compose) if operands is None else operands
+        own = _unwrapped(compose)
+        taken = 1 if own is None else own.__code__.co_argcount - 1
+        self.operands = taken if operands is None else operands
+        if parameters is None and own is not None and self.operands:
+            parameters = _as_they_are(own)
         self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
         self.optional, self.parameters, self.check = optional, parameters, check
-        if parameters is not None and "<locals>" in parameters.__qualname__:
+        if parameters is not None and "<l" in parameters.__qualname__:
             parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.gradient, self.tangent, self.compose = gradient, tangent, compose
         self.differentiable = not isinstance(gradient, str)

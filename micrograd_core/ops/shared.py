@@ -211,6 +211,15 @@ def both_spellings(function: Function) -> Function:
 OF_REDUCTIONS = other_spellings(("axis", "keepdims"))
 
 
+def stays(name: str, keepdims: Any) -> bool:
+    """Whether reduced axes stay; an integer in that place is refused, as it is meant for another axis."""
+    if type(keepdims) is int:
+        raise TypeError(
+            f"{name}: keepdims is True or False; got {keepdims}. Several axes are a tuple: x.{name}((0, 1))"
+        )
+    return bool(keepdims)
+
+
 def reduction_arguments(name: str, axis: Any, keepdims: bool, others: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a reduction's method: by position, and named as the standard, PyTorch or ``np.sum(x)`` name them."""
     if "out" in others:

@@ -28,7 +28,7 @@ def product(op: Op, k: Table, tangents: Any, out: Handle, *operands: Handle, **p
 
 
 def affine(op: Op, k: Table, tangents: Any, out: Any, x: Operand, weight: Handle, bias: Operand, **params: Any) -> Any:
-    """The same of two operands, to whose product the third is added."""
+    """The rule of Leibniz for a product of two operands to which the third is added."""
     first, second, third = tangents
     function, added = getattr(k, op.name), 0.0 if third is None else third
     if first is None and second is None:

@@ -14,12 +14,14 @@ from dataclasses import MISSING, InitVar, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import GraphError, ShapeError
 from micrograd_core.ops.record import Handle, Table
 from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.states import check_state
+from micrograd_core.support.warning import warn
 
 Parameters = Iterable[Tensor | Mapping[str, Any]]
 R = TypeVar("R")
@@ -85,22 +87,31 @@ class Optimizer:
         return self
 
     def __init__(self, params: Parameters, lr: float, *, maximize: bool = False, **settings: Any) -> None:
-        if isinstance(params, Tensor):
-            raise TypeError(f"{type(self).__name__} takes a list of tensors; write [x] for a single one")
+        name = type(self).__name__
+        if isinstance(params, (Tensor, Mapping)):
+            raise TypeError(f"{name} takes a list of tensors, or of groups; write [x] for a single one")
+        if not isinstance(params, Iterable):
+            model = getattr(params, "tensors", getattr(params, "parameters", None))
+            way = f"model.{model.__name__}()" if callable(model) else "[x, ...], or model.parameters()"
+            way = f"{params.__name__}()" if callable(params) and not callable(model) else way
+            raise TypeError(f"{name} takes parameters, not {type(params).__name__}: write {name}({way})")
         given: list[Any] = list(params)
         if not given:
-            raise ValueError(f"{type(self).__name__} got no parameters to optimise")
+            raise ValueError(f"{name} got no parameters to optimise")
         self.groups: list[Optimizer] = []
         """An optimiser for each group of parameters, with its own hyperparameters; empty where there is one group."""
         if all(isinstance(each, dict) for each in given):
             self.groups, given = [self._group(each) for each in given], []
         self._own: list[Tensor] = given
         for p in self._own:
-            if not isinstance(p, Tensor) or not (p.requires_grad and p.is_leaf):
-                raise GraphError(
-                    f"{type(self).__name__} optimises tensors that require gradients and were not computed; got {p!r}"
-                    + ("" if isinstance(p, Tensor) or not hasattr(p, "backward") else ". Use model.tensors()")
-                )
+            if isinstance(p, Tensor) and p.is_leaf and (p.requires_grad or is_frozen(p)):
+                continue
+            way = ""
+            if isinstance(p, tuple):
+                way = ". Use model.parameters()"
+            elif not isinstance(p, Tensor) and hasattr(p, "backward"):
+                way = ". Use model.tensors()"
+            raise GraphError(f"{name} optimises tensors that require gradients and were not computed; got {p!r}{way}")
         self._check_once(self.params)
         settings = {name: self._checked(name, x) for name, x in {"lr": lr, **settings}.items()}
         vars(self).update(maximize=bool(maximize), **settings)
@@ -238,6 +249,10 @@ class Optimizer:
         for rule in self.parts:
             rule._check_places()
         loss = None if closure is None else closure()
+        if all(p._record is None or p._grad is None for p in self.params):
+            warn(
+                f"{type(self).__name__}.step() moves nothing: no parameter has a gradient. Call loss.backward() before"
+            )
         for rule in self.parts:
             rule._move()
         return loss
@@ -367,6 +382,7 @@ class Optimizer:
         ShapeError
             When names or shapes differ: all differences are listed. Nothing is loaded then, nor after an interrupt.
         """
+        check_state(f"{type(self).__name__}.load_state_dict", state)
         loaded = [rule._blank() for rule in self.parts]
         faults: list[str] = []
         unknown = dict.fromkeys(state)

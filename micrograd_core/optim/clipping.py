@@ -8,6 +8,7 @@ from typing import Any
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
+from micrograd_core.dtypes import float32, float64
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import DTypeError
@@ -128,14 +129,27 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
     _replace(params, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
 
 
-def _norms(gradients: Iterable[Tensor], order: float) -> list[float]:
-    """The norm of each gradient. They are read from a device all at once, since each read waits for the device."""
+def _norms(gradients: list[Tensor], order: float) -> list[float]:
+    """The norm of each gradient; of float32 from its sum of squares in float64, where none overflows or vanishes."""
+    if order == 2 and all(g.dtype is float32 and "float64" in g._kernels.backend.dtypes for g in gradients):
+        squares = _read([_square(g) for g in gradients])
+        return [math.sqrt(square) for square in squares]
+    return _read([_norm(g.detach(), order) for g in gradients if g.size])
+
+
+def _square(g: Tensor) -> Tensor:
+    """The product of a gradient, as a vector, with itself: one call of a BLAS."""
+    k = g._kernels
+    flat = k.astype(k.reshape(g._handle, shape=(int(g.size),)), dtype=float64)
+    return wrap(Tensor, k.matmul(flat, flat), k, float64, None)
+
+
+def _read(numbers: list[Tensor]) -> list[float]:
+    """0-d tensors as Python's numbers, read from a device all at once, since each read waits for the device."""
     together: dict[Any, list[Tensor]] = {}
-    for g in gradients:
-        if g.size:
-            norm = _norm(g.detach(), order)
-            together.setdefault((norm.device, norm.dtype), []).append(norm)
-    return [norm for each in together.values() for norm in FUNCTIONS["stack"](each, axis=0).tolist()]
+    for x in numbers:
+        together.setdefault((x.device, x.dtype), []).append(x)
+    return [x for each in together.values() for x in FUNCTIONS["stack"](each, axis=0).tolist()]
 
 
 def _norm(g: Tensor, order: float) -> Tensor:

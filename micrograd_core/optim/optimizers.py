@@ -72,7 +72,8 @@ class SGD(Rule):
             if velocity is None:
                 velocity = k.copy(g)  # the gradient belongs to the user
             else:
-                velocity = k.add(k.multiply(velocity, self.momentum), k.multiply(g, 1 - self.dampening))
+                new = k.multiply(g, 1 - self.dampening) if self.dampening else g
+                velocity = k.add(k.multiply(velocity, self.momentum), new)
             state["velocity"] = velocity
             g = k.add(g, k.multiply(velocity, self.momentum)) if self.nesterov else velocity
         return k.add(p, k.multiply(g, -self.lr))

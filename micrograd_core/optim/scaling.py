@@ -35,6 +35,8 @@ class GradScaler:
         Factors of the scale, above and below 1.
     interval : int
         Steps without an infinite gradient before it grows.
+    enabled : bool
+        Whether anything is scaled; without it `step` is the rule's own, and `update` does nothing.
 
     Raises
     ------
@@ -55,7 +57,13 @@ class GradScaler:
     """
 
     def __init__(
-        self, scale: float = 2.0**16, *, growth: float = 2.0, backoff: float = 0.5, interval: int = 2000
+        self,
+        scale: float = 2.0**16,
+        *,
+        growth: float = 2.0,
+        backoff: float = 0.5,
+        interval: int = 2000,
+        enabled: bool = True,
     ) -> None:
         if not (scale > 0 and growth > 1 and 0 < backoff < 1 and interval >= 1):
             raise ValueError(
@@ -63,16 +71,18 @@ class GradScaler:
                 f"got {scale}, {growth}, {backoff} and {interval}"
             )
         self.factor, self.growth, self.backoff, self.interval = scale, growth, backoff, interval
-        self.good_steps = 0
+        self.good_steps, self.enabled = 0, enabled
         self._finite: bool | None = None  # of the gradients since the last update
         self._unscaled: list[Any] = []
 
     def scale(self, loss: Tensor) -> Tensor:
         """``loss * factor``."""
-        return loss * self.factor  # type: ignore[no-any-return]
+        return loss * self.factor if self.enabled else loss
 
     def unscale(self, rule: Optimizer) -> None:
         """Divide the gradients now, to look at them or clip them before `step`. Once between two updates."""
+        if not self.enabled:
+            return
         if any(each is rule for each in self._unscaled):
             raise ValueError("GradScaler: these gradients were already unscaled since the last update()")
         finite: dict[Any, Any] = {}
@@ -87,8 +97,13 @@ class GradScaler:
         changes.append((self, "_finite", all(each.item() for each in finite.values()) and self._finite is not False))
         assign_all(changes)
 
+    unscale_ = unscale
+
     def step(self, rule: Optimizer) -> bool:
         """Step, unless a gradient is infinite or NaN. Whether it did."""
+        if not self.enabled:
+            rule.step()
+            return True
         if not any(each is rule for each in self._unscaled):
             self.unscale(rule)
         if self._finite:
@@ -97,6 +112,8 @@ class GradScaler:
 
     def update(self) -> None:
         """Set the factor for the next step."""
+        if not self.enabled:
+            return
         if self._finite is None:
             raise ValueError("GradScaler: call step() before update()")
         good_steps, factor = (self.good_steps + 1, self.factor) if self._finite else (0, self.factor * self.backoff)
@@ -106,7 +123,11 @@ class GradScaler:
 
     def state_dict(self) -> dict[str, Any]:
         """What the next step goes on from, to be taken after `update`: numbers by PyTorch's names."""
-        return {name: getattr(self, own) for name, own in KEPT.items()}
+        return {name: getattr(self, own) for name, own in KEPT.items()} if self.enabled else {}
+
+    def get_scale(self) -> float:
+        """The factor of the loss; 1 for a scaler that is not enabled."""
+        return self.factor if self.enabled else 1.0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the ``state_dict()`` of a scaler, PyTorch's also, as after its `update`.
@@ -116,6 +137,8 @@ class GradScaler:
         ValueError
             When names are missing or not known, or a number is out of range; nothing is loaded then.
         """
+        if not self.enabled:
+            return
         if set(state) != set(KEPT):
             raise ValueError(
                 f"GradScaler: a state has {', '.join(KEPT)}; got {', '.join(map(str, state)) or 'nothing'}"

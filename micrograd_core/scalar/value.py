@@ -10,16 +10,16 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core import device as devices
 from micrograd_core.engine.modes import grad_mode
 from micrograd_core.errors import DeviceMismatch, not_copied
 from micrograd_core.interpreters.floats import DEAD, Floats, number, power
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar.graph import OPERATIONS, REFLECTED, constant, look_inside, operands, written
-from micrograd_core.scalar.sweep import Block, sweep
+from micrograd_core.scalar.sweep import Block, refuse_underway, sweep, sweeping, underway
 from micrograd_core.support.context import default_devices, tracing
+from micrograd_core.support.mathematics import warn_of_math
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -103,7 +103,7 @@ class Value:
         if device is not None or FROM_ENVIRONMENT or chosen_device() is not None:
             where = devices.default_device() if device is None else devices.Device(device)
             if not where.is_cpu():
-                from micrograd_core.scalar.device_value import DeviceValue
+                from micrograd_core.scalar.bridge import DeviceValue
 
                 return DeviceValue.of(number(data), where)
         if data.__class__ is not float:
@@ -194,11 +194,11 @@ class Value:
         return devices.Device("cpu")
 
     def to(self, device: str | Device) -> Value:
-        """The same number on another device, in the same graph; this value if it is there already."""
+        """Move to another device, within the graph; this value itself if it is there already."""
         target = devices.Device(device)
         if target is self.device:
             return self
-        from micrograd_core.scalar.device_value import widest
+        from micrograd_core.scalar.bridge import widest
 
         return Value.unstack(Value.stack(self).to(target, widest(target)))  # type: ignore[no-any-return]
 
@@ -230,7 +230,7 @@ class Value:
     def _prev(self) -> set[Any]:
         """The operands, as micrograd keeps them; constants as values made for the occasion."""
         look_inside(self)
-        return set(operands(self, leaf))
+        return set(operands(self))
 
     @property
     def _op(self) -> str:
@@ -328,7 +328,9 @@ class Value:
     __eq__, __ne__ = compared("==", operator.eq), compared("!=", operator.ne)  # type: ignore[assignment]
 
     def __float__(self) -> float:
-        return _outside(self, "float()")
+        number = _outside(self, "float()")
+        warn_of_math(self)
+        return number
 
     def __int__(self) -> int:
         return int(_outside(self, "int()"))
@@ -425,3 +427,67 @@ def _outside(value: Value, what: str) -> float:
     """The number, for Python's own use: in a trace that would be a decision which later calls do not see."""
     trace = tracing.get()
     return value._number() if trace is None else trace.refuse(value, what)
+
+
+# ── the graph as micrograd shows it ──────────────────────────────────────────────────────────────────────────
+
+UNARY: Final = ("exp", "expm1", "log", "log1p", "sqrt", "square", "sin", "cos", "tanh", "sigmoid", "abs")
+"""Operations of the op table that are methods of a scalar."""
+REFLECTED: Final = {"r-": "-", "r/": "/", "r**": "**"}
+"""Names of nodes whose constant stands on the left."""
+OPERATIONS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "pow", "neg": "negative"}
+"""What the op table calls nodes that have another name than there."""
+CONSTANT = "constant"  # marks a value that stands for a number among operands
+
+
+def look_inside(value: Any) -> None:
+    """Give a result of a block that can be opened the operands that it would have without the block."""
+    with sweeping: _look_inside(value)  # fmt: skip  # noqa: E701
+
+
+def _look_inside(value: Any) -> None:
+    block = value._a
+    if not isinstance(block, Block) or not value._name:
+        return
+    if underway:
+        refuse_underway("asked for the operands of", [block])
+    if (nodes := block.opened()) is not None:
+        x = nodes[value._da]
+        value._a, value._da, value._b, value._db, value._name = x._a, x._da, x._b, x._db, x._name
+
+
+def operands(value: Any) -> list[Any]:
+    """What a value was computed from, in order; a constant as a value made for the occasion."""
+    a, b, name = value._a, value._b, value._name
+    if a is None or isinstance(a, Block):
+        return [] if a is None else [x for x in a.inputs if x is not None]
+    if b is None and value._db is not None and name != "**":  # a constant exponent is in the name, as in micrograd
+        b = leaf(float(value._db))
+        b._db = CONSTANT
+    return [x for x in ((b, a) if name in REFLECTED else (a, b)) if x is not None]
+
+
+def written(value: Any) -> str:
+    """The operation of a node, as micrograd writes it; a block is left shut."""
+    name: str = value._name
+    if name == "**" and value._b is None:
+        return f"**{value._db}"
+    return {"relu": "ReLU", **REFLECTED}.get(name, name)
+
+
+def constant(other: Any, symbol: str) -> Any:
+    """The number that an operand beside a scalar is, or ``NotImplemented``.
+
+    Raises
+    ------
+    TypeError, OverflowError
+        For a tensor, and for what is not one real number within float64.
+    """
+    if hasattr(other, "backward"):
+        raise TypeError(
+            f"{symbol}: a Value and a {type(other).__name__} do not mix; write Value.stack(value) to go on with "
+            "tensors, or Value.unstack(tensor) to go on with Values"
+        )
+    if getattr(other, "shape", ()) != () or isinstance(other, (str, bytes)) or not hasattr(type(other), "__float__"):
+        return NotImplemented
+    return number(other, f"an operand of {symbol}")

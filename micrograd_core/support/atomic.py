@@ -6,6 +6,7 @@ fail or be interrupted and then has changed nothing, and hands the results over 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -14,9 +15,18 @@ def assign_all(changes: list[tuple[Any, str, Any]]) -> None:
 
     To be used for assignments that cannot fail of themselves, and may be repeated.
     """
-    try:
+
+    def assign() -> None:
         for owner, name, value in changes:
             setattr(owner, name, value)
+
+    insist(assign)
+
+
+def insist(assign: Callable[[], None]) -> None:
+    """Carry out assignments that may be repeated; an interrupt is passed on once all are done."""
+    try:
+        assign()
     except BaseException:
-        assign_all(changes)
+        insist(assign)
         raise

@@ -71,10 +71,10 @@ deeper is as the last. A sweep inside `vmap` is not to be recorded at its own de
 graphs go through it. See `engine.modes`."""
 
 half_types: ContextVar[DType | None] = ContextVar("micrograd_autocast", default=None)
-"""The half type in which operations compute, if any: `engine.autocast`."""
+"""The half type in which operations compute, if any: `engine.modes`."""
 
 precisions: ContextVar[str] = ContextVar("micrograd_matmul_precision", default="highest")
-"""In what float32 products are computed: `engine.autocast`."""
+"""In what float32 products are computed: `engine.modes`."""
 
 default_devices: ContextVar[Any] = ContextVar("micrograd_default_device", default=None)
 """Where tensors are made when nobody says; without it the environment decides: `device`."""
@@ -95,13 +95,13 @@ computing_again: ContextVar[bool] = ContextVar("micrograd_computing_again", defa
 """Whether a checkpoint is running its function once more, and what that does besides was done before."""
 
 tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)
-"""A `scalar.tracing.Trace` that takes note of what Values do."""
+"""A `scalar.jit.Trace` that takes note of what Values do."""
 
 programs: ContextVar[Any] = ContextVar("micrograd_program", default=None)
 """A `transforms.tracing.Trace` that writes down what tensors do, while a function under `jit` is traced."""
 
 levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
-"""The calls of `vmap` that this context is inside of, outermost first: `transforms.batching.Level`."""
+"""The calls of `vmap` that this context is inside of, outermost first: `transforms.vmap.Level`."""
 
 making: ContextVar[Callable[[int], None] | None] = ContextVar("micrograd_making", default=None)
 """What is told, before each module and each new tensor is made, how many elements it has; it may refuse by raising:

@@ -32,9 +32,9 @@ RENAMED = {
     "arctan2": "atan2", "arctanh": "atanh", "bitwise_not": "bitwise_invert", "bmm": "matmul", "cat": "concat",
     "clamp": "clip", "concatenate": "concat", "conj_physical": "conj", "eq": "equal", "fix": "trunc",
     "ge": "greater_equal", "ger": "outer", "gt": "greater", "inference_mode": "no_grad", "le": "less_equal",
-    "lt": "less", "mm": "matmul", "movedim": "moveaxis", "mv": "matmul", "ne": "not_equal", "neg": "negative",
-    "permute": "permute_dims", "sgn": "sign", "spmm": "matmul", "swapaxes": "transpose", "true_divide": "divide",
-    "unbind": "unstack", "unsqueeze": "expand_dims",
+    "lt": "less", "mm": "matmul", "movedim": "moveaxis", "mul": "multiply", "mv": "matmul", "ne": "not_equal",
+    "neg": "negative", "permute": "permute_dims", "sgn": "sign", "spmm": "matmul", "swapaxes": "transpose",
+    "true_divide": "divide", "unbind": "unstack", "unsqueeze": "expand_dims",
 }  # fmt: skip
 """PyTorch's name and ours, where nothing else differs."""
 MODULES = ("amp", "autograd", "backends", "cuda", "linalg", "fft", "nn", "optim", "random", "utils")
@@ -54,6 +54,8 @@ def __getattr__(name: str) -> Any:
 def _lookup(name: str) -> Any:
     if name in MODULES:
         return import_module(f"{'micrograd_core' if name in ('fft', 'linalg') else __name__}.{name}")
+    if name == "autocast":
+        return import_module(f"{__name__}.amp").autocast
     if name in functions.__all__:
         return getattr(functions, name)
     if name in DTYPES:

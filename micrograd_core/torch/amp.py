@@ -17,36 +17,7 @@ def autocast(device_type: Any = "cuda", dtype: Any = None, enabled: bool = True,
 
 
 def GradScaler(device: Any = "cuda", init_scale: float = 2.0**16, enabled: bool = True, **settings: Any) -> Any:  # noqa: N802
-    """`micrograd_core.GradScaler`; one that is not enabled scales by 1 and steps as the optimiser does."""
+    """`micrograd_core.GradScaler`; by PyTorch's words."""
     names = {"growth_factor": "growth", "backoff_factor": "backoff", "growth_interval": "interval"}
     own = {names[name]: value for name, value in settings.items()}
-    return mg.GradScaler(init_scale, **own) if enabled else _Off()
-
-
-class _Off:
-    """A scaler that does nothing."""
-
-    def scale(self, loss: Any) -> Any:
-        """The loss."""
-        return loss
-
-    def unscale_(self, optimizer: Any) -> None:
-        """Nothing."""
-
-    def step(self, optimizer: Any) -> Any:
-        """``optimizer.step()``."""
-        return optimizer.step()
-
-    def update(self) -> None:
-        """Nothing."""
-
-    def get_scale(self) -> float:
-        """1."""
-        return 1.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Nothing."""
+    return mg.GradScaler(init_scale, enabled=enabled, **own)

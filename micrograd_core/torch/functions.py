@@ -74,24 +74,15 @@ def _legacy(data: tuple[Any, ...], dtype: Any) -> _Tensor:
     return mg.asarray(data[0], dtype=dtype, copy=True)
 
 
-def FloatTensor(*data: Any) -> _Tensor:  # noqa: N802
-    """A float32 tensor of data, or of lengths."""
-    return _legacy(data, mg.float32)
+def _of_dtype(name: str) -> Callable[..., _Tensor]:
+    def function(*data: Any) -> _Tensor:
+        return _legacy(data, getattr(mg, name))
+
+    function.__doc__ = f"A {name} tensor of data, or of lengths."
+    return function
 
 
-def DoubleTensor(*data: Any) -> _Tensor:  # noqa: N802
-    """A float64 tensor of data, or of lengths."""
-    return _legacy(data, mg.float64)
-
-
-def LongTensor(*data: Any) -> _Tensor:  # noqa: N802
-    """An int64 tensor of data, or of lengths."""
-    return _legacy(data, mg.int64)
-
-
-def BoolTensor(*data: Any) -> _Tensor:  # noqa: N802
-    """A bool tensor of data, or of lengths."""
-    return _legacy(data, mg.bool)
+FloatTensor, DoubleTensor, LongTensor, BoolTensor = map(_of_dtype, ("float32", "float64", "int64", "bool"))
 
 
 def of_method(name: str) -> Callable[..., Any]:
@@ -179,6 +170,10 @@ def randperm(n: int, **options: Any) -> _Tensor:
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, **options: Any) -> _Tensor:
     """Normal numbers; of tensors `mean` and `std`, one number for each."""
+    if isinstance(mean, random.Generator):
+        raise TypeError(
+            "normal: the generator is given by name: write torch.normal(0.0, 1.0, size, generator=generator)"
+        )
     shape = size if size is not None else mg.broadcast_shapes(*(getattr(x, "shape", ()) for x in (mean, std)))
     return random.normal(tuple(shape), **_kept(options)) * std + mean
 
@@ -259,29 +254,28 @@ max, min = _extreme("max", mg.maximum), _extreme("min", mg.minimum)
 sort, median, unique = of_method("sort"), manners.median, of_method("unique")
 
 
-def std(input: _Tensor, *args: Any, **kwargs: Any) -> _Tensor:
-    """The standard deviation, with n - 1 unless ``unbiased=False``."""
-    return manners.spread("std", input, *args, **kwargs)
+def _spread(name: str) -> Callable[..., _Tensor]:
+    def function(input: _Tensor, *args: Any, **kwargs: Any) -> _Tensor:
+        return manners.spread(name, input, *args, **kwargs)
+
+    function.__name__, function.__doc__ = name, f"``input.{name}(…)``, with n - 1 unless ``unbiased=False``."
+    return function
 
 
-def var(input: _Tensor, *args: Any, **kwargs: Any) -> _Tensor:
-    """The variance, with n - 1 unless ``unbiased=False``."""
-    return manners.spread("var", input, *args, **kwargs)
+std, var = _spread("std"), _spread("var")
 
 
-def std_mean(input: _Tensor, *args: Any, **kwargs: Any) -> Pair:
-    """`std` and the mean over the same axes."""
-    return Pair(std(input, *args, **kwargs), _mean_beside(input, args, kwargs))
+def _with_mean(spread: Callable[..., _Tensor]) -> Callable[..., Pair]:
+    def function(input: _Tensor, *args: Any, **kwargs: Any) -> Pair:
+        dim = kwargs.get("dim", args[0] if args and not isinstance(args[0], bool) else None)
+        mean = mg.mean(input, dim, kwargs.get("keepdim", args[2] if len(args) > 2 else False))
+        return Pair(spread(input, *args, **kwargs), mean)
+
+    function.__doc__ = f"`{spread.__name__}`, and the mean over the same axes."
+    return function
 
 
-def var_mean(input: _Tensor, *args: Any, **kwargs: Any) -> Pair:
-    """`var` and the mean over the same axes."""
-    return Pair(var(input, *args, **kwargs), _mean_beside(input, args, kwargs))
-
-
-def _mean_beside(input: _Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Tensor:
-    dim = kwargs.get("dim", args[0] if args and not isinstance(args[0], bool) else None)
-    return mg.mean(input, dim, kwargs.get("keepdim", args[2] if len(args) > 2 else False))
+std_mean, var_mean = _with_mean(std), _with_mean(var)
 
 
 def norm(input: _Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False) -> _Tensor:
@@ -305,11 +299,6 @@ def equal(input: _Tensor, other: _Tensor) -> bool:
     return input.shape == other.shape and bool(mg.all(mg.equal(input, other)))
 
 
-def eq(input: Any, other: Any) -> _Tensor:
-    """``input == other``, element by element."""
-    return mg.equal(input, other)
-
-
 def searchsorted(sorted_sequence: _Tensor, input: Any, *, right: bool = False, side: str = "left") -> _Tensor:
     """Where to insert values so that a sequence stays in order."""
     return mg.searchsorted(sorted_sequence, mg.asarray(input), side="right" if right else side)
@@ -323,25 +312,7 @@ def roll(input: _Tensor, shifts: Any, dims: Any = None) -> _Tensor:
 # ── arithmetic ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1) -> _Tensor:
-    """``input + alpha * other``."""
-    return input + (other if alpha == 1 else other * alpha)
-
-
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> _Tensor:
-    """``input - alpha * other``."""
-    return input - (other if alpha == 1 else other * alpha)
-
-
-subtract = sub
-
-
-def mul(input: Any, other: Any) -> _Tensor:
-    """``input * other``."""
-    return input * other
-
-
-multiply = mul
+add, subtract = of_method("add"), of_method("subtract")
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> _Tensor:
@@ -354,16 +325,6 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> _Tensor:
 divide = div
 
 
-def pow(input: Any, exponent: Any) -> _Tensor:
-    """``input ** exponent``."""
-    return input**exponent
-
-
-def dot(input: _Tensor, tensor: _Tensor) -> _Tensor:
-    """The sum of products of two vectors."""
-    return mg.sum(input * tensor)
-
-
 def addmm(input: Any, mat1: _Tensor, mat2: _Tensor, *, beta: Any = 1, alpha: Any = 1) -> _Tensor:
     """``beta * input + alpha * (mat1 @ mat2)``."""
     product = mat1 @ mat2
@@ -371,16 +332,6 @@ def addmm(input: Any, mat1: _Tensor, mat2: _Tensor, *, beta: Any = 1, alpha: Any
 
 
 baddbmm = addmm
-
-
-def addcmul(input: _Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> _Tensor:
-    """``input + value * tensor1 * tensor2``."""
-    return input + tensor1 * tensor2 * value
-
-
-def addcdiv(input: _Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> _Tensor:
-    """``input + value * tensor1 / tensor2``."""
-    return input + tensor1 / tensor2 * value
 
 
 def clamp_min(input: _Tensor, min: Any) -> _Tensor:
@@ -403,11 +354,6 @@ def rad2deg(input: _Tensor) -> _Tensor:
     return input * (180 / math.pi)
 
 
-def tile(input: _Tensor, *dims: Any) -> _Tensor:
-    """The tensor repeated along its axes."""
-    return mg.tile(input, _sizes(dims))
-
-
 def vstack(tensors: Sequence[_Tensor]) -> _Tensor:
     """Rows one below the other."""
     return mg.concat([x[None] if x.ndim < 2 else x for x in tensors], 0)
@@ -424,21 +370,6 @@ def hstack(tensors: Sequence[_Tensor]) -> _Tensor:
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor."""
     return isinstance(obj, _Tensor)
-
-
-def is_floating_point(input: _Tensor) -> bool:
-    """Whether the numbers are real floating-point ones."""
-    return input.is_floating_point()
-
-
-def is_complex(input: _Tensor) -> bool:
-    """Whether the numbers are complex."""
-    return input.is_complex()
-
-
-def numel(input: _Tensor) -> int:
-    """The number of elements."""
-    return int(input.size)
 
 
 def promote_types(type1: Any, type2: Any) -> Any:

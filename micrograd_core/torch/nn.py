@@ -12,6 +12,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.nn import functional as functional
 from micrograd_core.nn import init as init
 from micrograd_core.nn import utils as utils
+from micrograd_core.nn.module import is_parameter
 
 
 class _Modules(type):
@@ -22,7 +23,7 @@ class _Modules(type):
 
 
 _meant: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
-"""Tensors that do not record and become buffers where they are assigned, by identity."""
+"""Tensors that become buffers where they are assigned, by identity."""
 
 
 class Module(nn.Module, metaclass=_Modules):
@@ -43,7 +44,7 @@ class Module(nn.Module, metaclass=_Modules):
 
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
-            if isinstance(value, Tensor) and value.is_leaf and (value.requires_grad or _meant.get(id(value)) is value):
+            if isinstance(value, Tensor) and value.is_leaf and _meant.get(id(value)) is value:
                 self._registered = self._registered | {name}
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -54,21 +55,7 @@ class Module(nn.Module, metaclass=_Modules):
         return [(name, x) for name, x in super()._contents() if self._holds(name, x)]
 
     def _holds(self, name: str, x: Any) -> bool:
-        return isinstance(x, nn.Module) or (isinstance(x, Tensor) and (x.requires_grad or name in self._registered))
-
-
-def _kept(tensor: Tensor) -> Tensor:
-    _meant[id(tensor)] = tensor
-    return tensor
-
-
-class Parameter(nn.Parameter):
-    """`micrograd_core.nn.Parameter`; one that does not record becomes a buffer of the module it is assigned to."""
-
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
-        """A tensor."""
-        made = nn.Parameter(() if data is None else data, requires_grad)
-        return made if requires_grad else _kept(made)
+        return isinstance(x, nn.Module) or is_parameter(x) or (isinstance(x, Tensor) and name in self._registered)
 
 
 class Buffer(nn.Buffer):
@@ -76,7 +63,9 @@ class Buffer(nn.Buffer):
 
     def __new__(cls, data: Tensor) -> Tensor:  # type: ignore[misc]
         """A tensor."""
-        return _kept(nn.Buffer(data))
+        made = nn.Buffer(data)
+        _meant[id(made)] = made
+        return made
 
 
 class MultiheadAttention(nn.MultiheadAttention):

@@ -216,20 +216,22 @@ def _parts(kind: type) -> list[type]:
 
 def _names(code: CodeType) -> Iterator[str]:
     """The names that code looks up as globals or attributes (``getattr(x, "name")``), and of the functions in it."""
-    yield from code.co_names
-    for x in code.co_consts:
-        if isinstance(x, str) and x.isidentifier():
-            yield x
-        elif isinstance(x, CodeType):
-            yield from _names(x)
+    for each in _codes(code):
+        yield from (*each.co_names, *(x for x in each.co_consts if isinstance(x, str) and x.isidentifier()))
 
 
 def _globals(code: CodeType) -> Iterator[str]:
     """The names that code looks up as globals, or builtins, and those of the functions in it."""
-    yield from {x.argval for x in dis.get_instructions(code) if x.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for each in _codes(code):
+        yield from {x.argval for x in dis.get_instructions(each) if x.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Code, and that of the functions in it."""
+    yield code
     for x in code.co_consts:
         if isinstance(x, CodeType):
-            yield from _globals(x)
+            yield from _codes(x)
 
 
 # ── random numbers of other libraries, which a program would repeat ──────────────────────────────────────────

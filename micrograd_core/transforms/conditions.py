@@ -87,10 +87,7 @@ def _arguments(trace: Trace, text: Text, args: tuple[Any, ...], kwargs: dict[str
             "the function closes over one of its arguments now, or no longer",
         )
         x = trace.tensors[key]
-        text.require(
-            [f"{name(_has_grad)}(x{i}) is {name(_has_grad(x))}" if x._record is not None else ""],
-            "the .grad of an argument is there now, or no longer",
-        )
+        text.require(_grad_text(text, f"x{i}", x), "the .grad of an argument is there now, or no longer")
 
 
 def _tensors(trace: Trace, text: Text) -> list[tuple[Any, Any, str]]:
@@ -172,15 +169,7 @@ def at_text(owner: Any, text: Text) -> str:
 
 def _grad_text(text: Text, known_as: str, x: Tensor) -> list[str]:
     """That `_has_grad` says the same as before of a tensor."""
-    has_grad = _has_grad(x)
-    if x._record.__class__ is not Leaf:
-        return []
-    if has_grad not in (True, False):
-        return [f"{text.name(_has_grad)}({known_as}) is {text.name(has_grad)}"]
-    plain = [f"not {known_as}._record.hooks", f"{known_as}._record.values is None"]
-    if not has_grad:
-        return [*plain, f"{known_as}._grad is None"]
-    return [*plain, f"{known_as}._grad is not None", f"{known_as}._grad._record is None"]
+    return [] if x._record is None else [f"{text.name(_has_grad)}({known_as}) is {text.name(_has_grad(x))}"]
 
 
 def _has_grad(x: Tensor) -> Any:

@@ -9,15 +9,15 @@ from typing import Any
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.array import storage, unrecorded, wrap
 from micrograd_core.engine.graph import Version, new_record
-from micrograd_core.engine.hooks import conjugate
+from micrograd_core.engine.hooks import conjugate, shown
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.ops import Op
 from micrograd_core.ops.record import Table
 from micrograd_core.ops.shared import by_position
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import levels
-from micrograd_core.transforms.batching import batch_of, beneath, inside, joining, lifted, of_batch, reentered, settled
-from micrograd_core.transforms.linearized import Linearized, as_tensor, fitting, tensors, zero_leaf
+from micrograd_core.transforms.linearized import Linearized, as_tensor, fitting, zero_leaf
+from micrograd_core.transforms.vmap import batch_of, beneath, inside, joining, lifted, of_batch, reentered, settled
 
 Pull = Callable[[Tensor, Sequence[Tensor]], Sequence[Any]]
 """From the cotangent of the result, and the operands, to their gradients; ``None`` is zero."""
@@ -257,13 +257,5 @@ def custom_jvp(f: Callable[..., tuple[Any, Any]]) -> Callable[..., Tensor]:
 
 def pushed(op: Op, k: Any, tangents: Sequence[Any], out: Any, *operands: Any, pull: Any, push: Push) -> Any:
     """The tangent rule of a node that has a `push`; tangents that are zero are filled in."""
-    if out.__class__ is not Tensor:
-        operands, tangents = tensors(k, (operands, list(tangents)))
-        for t in tangents:
-            if t is not None:
-                storage(t).tracked = True  # it may be the memory of other tangents: whoever writes to it gets a copy
-    filled = [as_tensor(t, x) for t, x in zip(tangents, operands, strict=True)]
-    if out.__class__ is Tensor:
-        return push(filled, operands)
-    with recording(False, k.depth):
-        return settled(push(filled, operands), k.depth)._handle
+    pairs = zip(tangents, operands, strict=True)
+    return push([as_tensor(None, x) if t is None else shown(t) for t, x in pairs], operands)

@@ -18,7 +18,7 @@ from micrograd_core.engine.modes import enable_grad
 from micrograd_core.errors import DTypeError, GradcheckError
 from micrograd_core.layout import nest
 from micrograd_core.ops import TABLE
-from micrograd_core.transforms.grad import value_and_grad
+from micrograd_core.transforms.derivatives import value_and_grad
 
 
 def gradcheck(
@@ -123,10 +123,7 @@ def gradgradcheck(
     def gradient(*args: Any) -> Tensor:
         fresh = [x * 1.0 if i in varied else x for i, x in enumerate(args)]
         _, gradients = value_and_grad(_projected(f), varied)(*fresh)
-        total: Any = 0.0
-        for i, g in enumerate(gradients):
-            total = _real((g * _random(g, seed=i + 1)).sum()) + total
-        return total  # type: ignore[no-any-return]
+        return sum(_real((g * _random(g, seed=i)).sum()) for i, g in enumerate(gradients, 1))  # type: ignore[return-value]
 
     return gradcheck(gradient, inputs, eps=eps, atol=atol, rtol=rtol)
 

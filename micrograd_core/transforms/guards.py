@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, Any]:
-        """The same for each `Place` of one entry."""
+        """A key that is equal for all `Place`s of one entry."""
         return id(self.space.about if isinstance(self.space, Accessor) else self.space), self.key
 
     def held(self) -> Any:

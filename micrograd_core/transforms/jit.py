@@ -262,7 +262,7 @@ def jit(f: Callable[P, R], *, static_argnames: str | Iterable[str] = ()) -> Jitt
 @overload
 def jit(*, static_argnames: str | Iterable[str] = ()) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[str] = ()) -> Any:
-    """The same function, traced and compiled at its first call for each kind of arguments.
+    """Trace and compile a function at its first call for each kind of arguments.
 
     Parameters
     ----------

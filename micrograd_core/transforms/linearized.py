@@ -17,11 +17,12 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import share, unrecorded, wrap
 from micrograd_core.engine.backward import leaves_of
-from micrograd_core.engine.graph import Leaf, Parts, is_node, new_record, parents_of
+from micrograd_core.engine.explain import explain_rule
+from micrograd_core.engine.graph import Leaf, Parts, ancestors, is_node, links_of, made_by, new_record, parents_of
 from micrograd_core.engine.hooks import conjugate
-from micrograd_core.engine.modes import recording, records_at
-from micrograd_core.engine.push import push
-from micrograd_core.engine.sweep import sweep
+from micrograd_core.engine.modes import autocast_dtype, recording, records_at, suspended
+from micrograd_core.engine.modes import contexts as autocasts
+from micrograd_core.engine.sweep import count_consumers, in_order, leading_to, owned, sweep
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ops import Op
 from micrograd_core.ops.core.movement import unbroadcast
@@ -29,7 +30,7 @@ from micrograd_core.ops.record import Table
 from micrograd_core.ops.shared import by_position
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import depth
-from micrograd_core.transforms.batching import lifted, settled
+from micrograd_core.transforms.vmap import lifted, settled
 
 recorded_on = partial(Recorded.of, Tensor)
 """The recorded operations on a device, from its kernels."""
@@ -125,13 +126,8 @@ class Linearized:
         found: dict[int, Any] = {}
         if rows and given:
             root = joined([self.outputs[i] for i in rows])
-            places = {id(x._record): x._kernels for x in self.variables}
-            with recording(create := self._records(list(given.values())), root[1].depth):
-                if create or any(t._kernels is not places[key] for key, t in given.items()):
-                    pushed = push(root, given, transposed, recorded_on)
-                else:
-                    pushed = push(root, {key: t._handle for key, t in given.items()}, transposed)
-            found = dict(zip(rows, pushed, strict=True))
+            with recording(self._records(list(given.values())), root[1].depth):
+                found = dict(zip(rows, push(root, given), strict=True))
         return [as_tensor(found.get(i), y) for i, y in enumerate(self.outputs)]
 
     def _records(self, given: list[Tensor]) -> bool:
@@ -213,16 +209,8 @@ def out_of_graph(aux: Any, wanted: set[int], outer: bool) -> tuple[Any, bool]:
 
 
 def _leads_beyond(node: Any, wanted: set[int]) -> bool:
-    """Whether a leaf that is not `wanted` can be reached; what was freed is passed over."""
-    seen, stack = set[int](), [node]
-    while stack:
-        node = stack.pop()
-        if node.__class__ is Leaf and id(node) not in wanted:
-            return True
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack += parents_of(node)
-    return False
+    """Whether a leaf that is not `wanted` can be reached."""
+    return any(each.__class__ is Leaf and id(each) not in wanted for each in ancestors(node))
 
 
 def variable(name: str, x: Any, place: str) -> Tensor:
@@ -264,15 +252,71 @@ def fitting(g: Any, like: Tensor, told: str) -> Tensor:
     return g if g.dtype is like.dtype else g.astype(like.dtype)  # type: ignore[no-any-return]
 
 
+def push(root: Any, tangents: dict[int, Any]) -> list[Any]:
+    """Carry tangents forward to the operands of `root`. Every record is visited once, after those before it.
+
+    Parameters
+    ----------
+    root : record
+        Its operands are what is wanted; it is not computed itself.
+    tangents : dict of int to Tensor
+        Identity of a node to its tangent.
+
+    Returns
+    -------
+    list
+        The tangents, ``None`` for zero; they own their memory. Records are left as they are.
+
+    Raises
+    ------
+    GraphError
+        From `count_consumers`.
+    """
+    if autocasts and autocast_dtype() is not None:
+        with suspended():
+            return push(root, tangents)
+    starts = set(tangents)
+    waiting = count_consumers(root, starts)
+    order = in_order(root, waiting, starts)
+    needed, carried = leading_to(starts, order), dict(tangents)
+    fresh: set[int] = set()  # nodes whose tangent is nobody else's memory
+    for record in reversed(order[1:]):
+        key = id(record)
+        if key in starts or key not in needed:
+            continue
+        op, kernels, params, handle = made_by(record)
+        parents, operands = zip(*links_of(record), strict=True)
+        given = [carried.get(id(parent)) for parent in parents]
+        for parent in parents:
+            if parent.__class__ is list:
+                waiting[id(parent)] -= 1
+                if not waiting[id(parent)]:  # nobody else asks for its tangent
+                    carried.pop(id(parent), None)
+        if all(t is None for t in given):
+            continue
+        k: Any = recorded_on(kernels)
+        out, rule = k.lift(handle, record), op.tangent or transposed
+        try:
+            d = rule(op, k, given, out, *map(k.lift, operands, parents), **params)
+        except Exception as error:
+            raise explain_rule(op, kernels, (), params, error)  # noqa: B904  # see `explain`
+        if d is None:
+            continue
+        if d.shape != out.shape:
+            d = k.broadcast_to(d, shape=out.shape)
+        elif not op.view and not op.gradient_aliases:
+            fresh.add(key)
+        carried[key] = d
+    found = []
+    for end in parents_of(root):
+        t = carried.get(id(end))
+        found.append(t if t is None or id(end) in fresh else owned(end, t, recorded_on))
+        fresh.discard(id(end))  # it may be there twice
+    return found
+
+
 def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
     """What `Op.tangent` does, from the gradient rules alone: they are transposed in the cotangent."""
-    if not isinstance(k, Recorded):
-        given, result, xs = tensors(k, (list(tangents), out, operands))
-        return _handles(_transposed(op, recorded_on(k), given, result, xs, params))
-    return _transposed(op, k, tangents, out, operands, params)
-
-
-def _transposed(op: Op, k: Table, tangents: Any, out: Any, operands: Any, params: dict[str, Any]) -> Any:
     rules = op.gradient if isinstance(op.gradient, tuple) else op.gradient([t is not None for t in tangents])  # type: ignore
     parts = list(out) if isinstance(out, tuple) else [out]
     kernels = parts[0]._kernels
@@ -302,14 +346,3 @@ def zero_leaf(y: Tensor) -> Tensor:
     if y.dtype.is_floating:
         zero._record, zero._grad = Leaf(zero), None
     return zero
-
-
-def tensors(k: Table, x: Any) -> Any:
-    """Handles as tensors that record nothing; numbers, and ``None``, as they are."""
-    if isinstance(x, (list, tuple)):
-        return type(x)(tensors(k, each) for each in x)
-    return wrap(Tensor, x, k, k.dtype(x), None) if hasattr(x, "shape") else x
-
-
-def _handles(x: Any) -> Any:
-    return Parts(each._handle for each in x) if isinstance(x, tuple) else x if x is None else x._handle

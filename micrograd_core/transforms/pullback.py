@@ -11,275 +11,231 @@ every derivative of what these steps record is right.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.backend import member
-from micrograd_core.compiler.builder import INPUT, PART
+from micrograd_core.compiler.builder import PART
+from micrograd_core.compiler.executor import straight_line
 from micrograd_core.compiler.program import Ref
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import detach, storage, wrap
-from micrograd_core.engine.graph import Leaf, Parts, Version, is_node, links_of, made_by
+from micrograd_core.engine.graph import Leaf, Version, is_node, links_of, made_by, parents_of
 from micrograd_core.engine.hooks import HOOKED, conjugate, register_hook, run
 from micrograd_core.engine.modes import recording, records_at
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.interpreters.host import HostNumber
-from micrograd_core.ops import TABLE
-from micrograd_core.transforms.batching import lifted
+from micrograd_core.interpreters.traced import Traced
 from micrograd_core.transforms.custom import at_each_depth, node_of, op_with, pushed
 from micrograd_core.transforms.linearized import IDENTITY, Linearized, variable
 from micrograd_core.transforms.tracing import Trace, at
+from micrograd_core.transforms.vmap import lifted
 
 JIT = op_with("jit", "A function under `jit`.", pushed)
-STOP: Final = "stop_gradient"
 RULE: Final = "rule"
-SAME: Final = "same"  # another node for the same tensor
 ORDERS: Final = 4
 """Rules within rules are written down so deep: a derivative of a higher order, of a rule that has such, is refused."""
 GIVEN_RULE = op_with("rule", "A function with a gradient of its own, under `jit`.")
 
 
-class Value(NamedTuple):
-    """One value: the number `ref` of the program, or what a `node` or leaf of the graph stands for."""
+class At(NamedTuple):
+    """An operand that a gradient flows to: the value of a node or leaf, by its place."""
 
-    kind: str  # "plain", "several", "node", "leaf", or "inner": a value between the operands of a node and its result
-    ref: Any
-    node: Any = None
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """The same for the same value."""
-        return self.kind, self.ref, id(self.node)
+    place: int
 
 
 class Step(NamedTuple):
-    """One operation: operands are places of values, wrapped in `Ref`, or numbers; the result goes to place `to`."""
+    """One node, whose value has the next place. Operands are `At`, `Ref` (plain values) and numbers."""
 
     op: str
     operands: tuple[Any, ...]
     params: dict[str, Any]
-    to: int
 
 
 class Differentiable:
-    """Steps from given values to wanted ones. Within a rule, `outer` are the steps that the rule belongs to.
+    """The nodes from leaves to results, and a program of the plain values among their operands.
 
-    `inputs` says what is given: the numbers of the program's own inputs, and leaves.
+    Within a rule, `outer` are the nodes that the rule belongs to: it captures nodes, and plain values that were there
+    before, and is given a cotangent first.
     """
 
     def __init__(self, trace: Any, outer: Differentiable | None = None) -> None:
-        self._trace, self._outer = trace, outer
+        self._trace, self._outer, self._before = trace, outer, len(trace.builder.steps)
+        self._k = Recorded.of(Tensor, trace.root)
         self._order: int = 1 if outer is None else outer._order + 1
-        self._places: dict[tuple[Any, ...], int] = {}
-        self._cotangents: dict[int, Value] = {} if outer is None else dict(outer._cotangents)  # by their numbers
-        self._between: dict[int, dict[int, Value]] = {}
-        self._alive: list[Any] = []  # nodes, whose identities are keys
-        self._count = 0
-        self.inputs: list[tuple[Value, int]] = []
-        self.captured: list[tuple[int, int]] = []  # places in `outer`, and here
-        self.steps: list[Step] = []
-        self.outputs: list[int | None] = []
+        self._places: dict[int, int] = {}  # by the identities of nodes and leaves
+        self._alive: list[Any] = []  # which these are
+        self._plain: dict[Ref, None] = {}  # that are wanted
+        self.steps: list[Step | None] = []  # None for what is given
+        self.given: list[Any] = []  # the leaves among these; within a rule, places in `outer`
+        self.outputs: list[Any] = []
+        self.cotangent: Ref | None = None
+        self.refused = ""  # why a rule cannot be recorded
 
-    def close(self) -> Differentiable:
+    def close(self) -> None:
         """Let go of the trace: all is written down."""
-        del self._trace, self._outer, self._places, self._cotangents, self._between, self._alive
-        return self
+        trace, outer = self._trace, self._outer
+        known = trace.given if outer is None else lambda ref: ref.number < self._before or trace.given(ref)
+        self.program, self.reads = trace.builder.program([*self._plain], known)
+        self._numbers = {ref: i for i, ref in enumerate(self._plain)}
+        del self._trace, self._outer, self._places, self._alive, self._plain
+
+    @cached_property
+    def _plainly(self) -> Callable[..., Any]:
+        """The program, by the recorded operations, made when it was first needed."""
+        return straight_line(self.program, partial(getattr, self._k))
 
     def want(self, tensors: Sequence[Tensor | None]) -> None:
         """These tensors are outputs; ``None`` is zero."""
-        self._alive += [x._record for x in tensors if x is not None]
-        self.outputs += [None if x is None else self._place(self._operand(x._record, x._handle)) for x in tensors]
+        self.outputs += [None if x is None else self._operand(x._record, x._handle) for x in tensors]
 
-    def _is_variable(self, leaf: Leaf) -> bool:
-        return id(leaf) in self._trace.leaves or self._known(Value("leaf", None, leaf)) is not None
+    def give(self, x: Any, source: Any) -> None:
+        """A node or a leaf whose value comes from outside."""
+        self._places[id(x)] = len(self.steps)
+        self._alive.append(x)
+        self.steps.append(None)
+        self.given.append(source)
 
-    # writing steps down
+    # writing nodes down
 
-    def _place(self, wanted: Value) -> int:
-        """Where a value is, once the steps that lead to it are written down."""
+    def _operand(self, parent: Any, saved: Any, beside: Any = None) -> Any:
+        """An operand of a node: what made it, where a gradient flows to it, and its numbers otherwise."""
+        if self._is_variable(parent):
+            return At(self._place(parent))
+        if saved.__class__ is HostNumber:
+            saved = self._trace.operand(None, saved, beside)
+        if not hasattr(saved, "shape"):
+            return saved
+        self._plain[saved.ref] = None
+        return saved.ref
+
+    def _is_variable(self, parent: Any) -> bool:
+        """Whether it is a node, or a leaf that is no variable of the function's own."""
+        return is_node(parent) or (
+            parent.__class__ is Leaf and (id(parent) in self._trace.leaves or self._known(parent) is not None)
+        )
+
+    def _place(self, wanted: Any) -> int:
+        """The place of a node or leaf, once those that it was computed from have theirs."""
         stack = [wanted]
         while stack:
-            value = stack[-1]
-            if self._known(value) is not None:
+            each = stack[-1]
+            missing = []
+            if self._known(each) is None and each.__class__ is not Leaf:
+                missing = [x for x in parents_of(each) if self._is_variable(x) and self._known(x) is None]
+            stack += missing
+            if not missing:
                 stack.pop()
-                continue
-            op, operands, params = self._made_by(value)
-            missing = [x for x in operands if x.__class__ is Value and self._known(x) is None]
-            if missing:
-                stack += missing
-                continue
-            stack.pop()
-            self._write(value, op, operands, params)
+                self._write(each)
         place = self._known(wanted)
         assert place is not None
         return place
 
-    def _known(self, value: Value) -> int | None:
-        """The place of a value, if there is one: here, or as one captured from the steps around these."""
-        place = self._places.get(value.key)
-        if place is None and self._outer is not None:
-            found = self._outer._known(value)
-            if found is not None:
-                place = self._new(value)
-                self.captured.append((found, place))
-        return place
+    def _known(self, x: Any) -> int | None:
+        """The place of a node or leaf, if it has one: here, or as one captured from the nodes around these."""
+        if id(x) not in self._places and self._outer is not None and (found := self._outer._known(x)) is not None:
+            self.give(x, found)
+        return self._places.get(id(x))
 
-    def _new(self, value: Value) -> int:
-        self._places[value.key] = place = self._count
-        self._count += 1
-        return place
-
-    def _write(self, value: Value, op: str, operands: tuple[Any, ...], params: dict[str, Any]) -> None:
-        if op == INPUT and self._outer is None:
-            self.inputs.append((value, self._new(value)))
-        elif op == INPUT:
-            self._outer._place(value)  # type: ignore[union-attr]  # where it is captured from
-        elif op == SAME:
-            self._places[value.key] = self._places[operands[0].key]
-        else:
-            if op in (RULE, HOOKED.name):
-                params = {"steps": self._rule(value.node)}
-            named = tuple([Ref(self._places[x.key]) if x.__class__ is Value else x for x in operands])
-            self.steps.append(Step(op, named, params, self._new(value)))
-
-    def _made_by(self, value: Value) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-        """The step that makes a value, with values as operands."""
-        kind, ref, node = value
-        if kind == "leaf":
-            return INPUT, (), {}
-        if kind == "node":
-            return self._of_node(node)
-        if kind == "plain" and ref.number in self._cotangents:
-            return STOP, (self._cotangents[ref.number],), {}
-        op, operands, params = self._trace.builder.steps[ref.number]
-        if op == INPUT:
-            return INPUT, (), {}
-        if op == PART:
-            return PART, (Value("several", operands[0]),), {"index": operands[1]}
-        if kind == "plain" and TABLE[op].parts is not None:
-            return PART, (Value("several", ref),), {"index": 0}
-        inside = self._inside(node) if kind == "inner" else {}
-        return op, tuple([inside.get(x.number) or _plain(x) if isinstance(x, Ref) else x for x in operands]), params
-
-    def _of_node(self, node: Any) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    def _write(self, node: Any) -> None:
+        if self._known(node) is not None:
+            return
+        if node.__class__ is Leaf:
+            self.give(node, node if self._outer is None else self._outer._place(node))
+            return
         if not node:
             raise GraphError("jit: the graph of a result was freed by a backward() within the function")
-        op, _, params, out = made_by(node)
-        operands = tuple([self._operand(parent, saved) for parent, saved in links_of(node)])
-        if op.name == IDENTITY.name:
-            return SAME, operands, {}
-        if op.name == PART:
-            return PART, operands, {"index": params["index"]}
-        if op.name == HOOKED.name:
-            return HOOKED.name, operands, {}
-        if "pull" in params:
-            return RULE, (Value("plain", out.ref), *filter(_records, operands)), {}
-        first = out[0] if op.parts is not None else out
-        step = self._trace.builder.steps[first.ref.number]
-        if step.op == op.name and len(step.operands) == len(operands):
-            both = zip(operands, step.operands, strict=True)
-            operands = tuple([x if x.__class__ is Value and x.kind != "plain" else _plain(y) for x, y in both])
-            return op.name, operands, step.params
-        return SAME, (Value("inner", first.ref, node),), {}  # the device was asked for something else in its place
-
-    def _operand(self, parent: Any, saved: Any) -> Any:
-        """An operand of a node: what made it, where a gradient flows to it, and its numbers otherwise."""
-        if saved.__class__ is HostNumber or not hasattr(saved, "shape"):
-            return saved
-        if is_node(parent):
-            return Value("node", None, parent)
-        if parent.__class__ is Leaf and self._is_variable(parent):
-            return Value("leaf", None, parent)
-        return Value("plain", saved.ref)  # a leaf is a variable of the function's own
-
-    def _inside(self, node: Any) -> dict[int, Value]:
-        """By their numbers, the values between the operands of a node and its result through which gradients flow."""
-        if id(node) not in self._between:
-            out = made_by(node)[3]
-            last, steps = (out[0] if out.__class__ is Parts else out).ref.number, self._trace.builder.steps
-            found = {saved.ref.number: self._operand(parent, saved) for parent, saved in links_of(node)}
-            found = {number: x for number, x in found.items() if x.kind != "plain"}
-            for number in range(min(found), last):
-                operands = () if steps[number].op == INPUT else steps[number].operands
-                if number not in found and any(isinstance(x, Ref) and x.number in found for x in operands):
-                    found[number] = Value("inner", Ref(number), node)
-            self._between[id(node)] = found
-        return self._between[id(node)]
-
-    def _rule(self, node: Any) -> Any:
-        """The rule of a node as steps from a cotangent; or the sentence why there are none."""
-        if self._order > ORDERS:
-            return f"it is of an order above {ORDERS}, within gradients of its own within each other"
         op, kernels, params, out = made_by(node)
-        k = Recorded.of(Tensor, kernels)
-        links = links_of(node)
-        steps = Differentiable(self._trace, self)
+        name, links, parameters = op.name, links_of(node), params
+        beside = next((x.dtype for _, x in links if x.__class__ is Traced), None)
+        operands = [self._operand(*link, beside) for link in links]
+        if "pull" in params or name == HOOKED.name:
+            parameters = {"rule": self._rule(node)}
+            operands = [x for x in operands if x.__class__ is At]
+        elif "block" in params:  # of a dropout: the same numbers again
+            ones = kernels.full(shape=out.shape, fill_value=1, dtype=out.dtype)
+            operands.append(self._operand(None, getattr(kernels, name)(ones, **params)))
+            name, parameters = "multiply", {}
+        if "pull" in params:
+            name, operands = RULE, [self._operand(None, out), *operands]
+        if name == IDENTITY.name:  # another node for the same tensor
+            self._places[id(node)] = operands[0].place
+        else:
+            self._places[id(node)] = len(self.steps)
+            self.steps.append(Step(name, tuple(operands), parameters))
+        self._alive.append(node)
+
+    def _rule(self, node: Any) -> Differentiable:
+        """The rule of a node, from a cotangent on."""
+        op, kernels, params, out = made_by(node)
+        k, links, steps = Recorded.of(Tensor, kernels), links_of(node), Differentiable(self._trace, self)
         real = self._trace.root.full(shape=out.shape, fill_value=1, dtype=out.dtype)
         g = wrap(Tensor, self._trace.input(("cotangent",), real), kernels, kernels.dtype(out), None)
         g._record, g._grad = Leaf(g), None
-        leaf = Value("leaf", None, g._record)
-        steps.inputs.append((leaf, steps._new(leaf)))
-        steps._cotangents[g._handle.ref.number] = leaf
+        steps.give(g._record, None)
+        steps.cotangent = g._handle.ref
         try:
-            with recording(True, kernels.depth):
-                if op.name == HOOKED.name:
-                    found: Sequence[Any] = [conjugate(run(params["hooks"], conjugate(g)))]
-                else:
-                    found = params["pull"].pull(g, [k.lift(saved, parent) for parent, saved in links])
-            steps.want([d for d, link in zip(found, links, strict=False) if _records(self._operand(*link))])
+            if self._order > ORDERS:
+                steps.refused = f"it is of an order above {ORDERS}, within gradients of its own within each other"
+            else:
+                with recording(True, kernels.depth):
+                    if op.name == HOOKED.name:
+                        found: Sequence[Any] = [conjugate(run(params["hooks"], conjugate(g)))]
+                    else:
+                        found = params["pull"].pull(g, [k.lift(saved, parent) for parent, saved in links])
+                steps.want([d for d, (parent, _) in zip(found, links, strict=False) if self._is_variable(parent)])
         except (GraphError, TraceError, TypeError) as error:
-            return f"its rule does not record: {error}"
-        return steps.close()
+            steps.refused = f"its rule does not record: {error}"
+        steps.close()
+        self._plain |= dict.fromkeys(ref for ref in steps.reads if ref != steps.cotangent)
+        return steps
 
     # recording
 
-    def run(self, given: Sequence[Tensor], captured: Sequence[Tensor], kernels: Any) -> list[Tensor | None]:
-        """The outputs, recorded. `given` is in the order of `inputs`; a rule gets its cotangent alone."""
-        values: list[Any] = [None] * self._count
-        for x, (_, place) in zip((*given, *captured), (*self.inputs, *self.captured), strict=True):
-            values[place] = x
-        k = Recorded.of(Tensor, kernels)
-        for op, operands, params, to in self.steps:
-            xs = [values[x.number] if isinstance(x, Ref) else x for x in operands]
-            if op == STOP:
-                values[to] = detach(xs[0])
-            elif op == PART:
-                values[to] = xs[0][params["index"]]
-            elif op in (RULE, HOOKED.name):
-                values[to] = _with_rule(op, xs, params["steps"], values, kernels)
-            else:
-                values[to] = getattr(k, op)(*xs, **params)
-        return [None if place is None else values[place] for place in self.outputs]
-
-
-def _with_rule(op: str, operands: list[Tensor], steps: Any, values: list[Any], kernels: Any) -> Tensor:
-    """The first operand as what a function with a rule of its own made of the others; or itself, with a hook."""
-    captured = [] if steps.__class__ is str else [values[place] for place, _ in steps.captured]
-
-    def found(g: Tensor) -> Sequence[Any]:
-        if steps.__class__ is str:
+    def run(self, given: Sequence[Tensor], read: Sequence[Tensor]) -> list[Tensor | None]:
+        """The outputs, recorded: from the values of what is given, and of what the program reads."""
+        if self.refused:
             raise GraphError(
-                f"jit: this derivative of a function with a gradient of its own cannot be recorded, as {steps}; call "
-                "the function without jit"
+                f"jit: this derivative of a function with a gradient of its own cannot be recorded, as {self.refused}; "
+                "call the function without jit"
             )
-        return steps.run([g], captured, kernels)  # type: ignore[no-any-return]
+        rest, values, plain = iter(given), list[Any](), self._plainly(*map(detach, read))
 
+        def value(x: Any) -> Any:
+            return values[x.place] if x.__class__ is At else plain[self._numbers[x]] if x.__class__ is Ref else x
+
+        for step in self.steps:
+            if step is None:
+                values.append(next(rest))
+                continue
+            op, operands, params = step
+            xs = list(map(value, operands))
+            if op == PART:
+                values.append(xs[0][params["index"]])
+            elif "rule" in params:
+                rule = params["rule"]
+                captured = [values[place] for place in rule.given[1:]]
+                seen = [None if ref == rule.cotangent else value(ref) for ref in rule.reads]
+                values.append(_with_rule(op, xs, partial(_pulled, rule, captured, seen)))
+            else:
+                values.append(getattr(self._k, op)(*xs, **params))
+        return [value(x) for x in self.outputs]
+
+
+def _pulled(rule: Differentiable, captured: list[Tensor], seen: list[Any], g: Tensor) -> list[Any]:
+    """What a rule makes of a cotangent, recorded."""
+    return rule.run([g, *captured], [g if x is None else x for x in seen])
+
+
+def _with_rule(op: str, operands: list[Tensor], pulled: Callable[[Tensor], list[Any]]) -> Tensor:
+    """The first operand as what a function with a rule of its own made of the others; or itself, with a hook."""
     first, *inputs = operands
     if op == RULE:
-        return at_each_depth(GIVEN_RULE, lifted(first), list(map(lifted, inputs)), lambda g, operands: found(g))
+        return at_each_depth(GIVEN_RULE, lifted(first), list(map(lifted, inputs)), lambda g, operands: pulled(g))
     if first.requires_grad:
-        register_hook(first, lambda g: found(g)[0])
+        register_hook(first, lambda g: pulled(g)[0])
     return first
-
-
-def _records(x: Any) -> bool:
-    """Whether a gradient flows to an operand."""
-    return x.__class__ is Value and x.kind in ("node", "leaf")
-
-
-def _plain(x: Any) -> Any:
-    return Value("plain", x) if isinstance(x, Ref) else x
 
 
 class Derivative:
@@ -295,14 +251,14 @@ class Derivative:
         self.reads = [None if ref == cotangent else ref for ref in reads]
         self._steps = Differentiable(trace)
         self._steps.want([result])
-        given = [x for x, _ in self._steps.inputs]
-        keys = [trace.leaves[id(x.node)] if x.kind == "leaf" else None for x in given]
-        self.inputs = [x.ref if key is None else trace.entered[key].ref for x, key in zip(given, keys, strict=True)]
-        at_first = {key: i for i, key in enumerate(slopes)}
-        self._variables = [at_first.get(key) for key in keys]  # type: ignore[arg-type]
-        # Tensors that a gradient depends on, and the result does not (a gradient that was given closes over them).
-        self._beside = [None if key is None or key in slopes else trace.owner(key) for key in keys]
         self._steps.close()
+        keys = [trace.leaves[id(leaf)] for leaf in self._steps.given]
+        self.inputs = [*self._steps.reads, *(trace.entered[key].ref for key in keys)]
+        at_first = {key: i for i, key in enumerate(slopes)}
+        self._variables = [at_first.get(key) for key in keys]
+        # Tensors that a gradient depends on, and the result does not (a gradient that was given closes over them).
+        self._beside = [None if key in slopes else trace.owner(key) for key in keys]
+        self._steps.given.clear()
 
     def settle(self, known: dict[Ref, int], sources: list[tuple[Any, ...]]) -> None:
         """Where in a call what is read comes from: what the program takes, by its `sources`, and what it gives."""
@@ -351,12 +307,13 @@ class Derivative:
     def _recorded(self, operands: Sequence[Tensor], given: list[Any], beside: list[Any]) -> Linearized:
         """What the result was computed from, recorded again, so that its derivative can be differentiated."""
         variables = [variable("jit", x, "an argument") for x in operands]
-        filled = []
-        for x, position, record in zip(given, self._variables, beside, strict=True):
-            plain = wrap(Tensor, x, self.kernels, self.kernels.dtype(x), record)
-            filled.append(plain if position is None else variables[position])
+        plain = [wrap(Tensor, x, self.kernels, self.kernels.dtype(x), None) for x in given]
+        read, filled = plain[: len(self._steps.reads)], plain[len(self._steps.reads) :]
+        for i, (position, record) in enumerate(zip(self._variables, beside, strict=True)):
+            filled[i]._record = record
+            filled[i] = filled[i] if position is None else variables[position]
         with recording(True, variables[0]._kernels.depth):
-            (value,) = self._steps.run(filled, [], self.kernels)
+            (value,) = self._steps.run(filled, read)
         assert value is not None
         return Linearized.of_result("jit", value, variables)
 

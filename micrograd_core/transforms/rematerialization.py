@@ -15,9 +15,9 @@ from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import computing_again, depth
-from micrograd_core.transforms.batching import lifted
 from micrograd_core.transforms.custom import node_of, one_tensor, op_with
 from micrograd_core.transforms.linearized import IDENTITY, Linearized, variable
+from micrograd_core.transforms.vmap import lifted
 
 CHECKPOINT = op_with("checkpoint", "A function that is computed again for its gradient.")
 

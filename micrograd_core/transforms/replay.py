@@ -15,6 +15,7 @@ from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.random import default_generator
+from micrograd_core.support.atomic import insist
 from micrograd_core.transforms.codegen import Text, entry_text, tuple_text
 from micrograd_core.transforms.conditions import Holds, at_text, printed_guards
 from micrograd_core.transforms.pullback import Derivative
@@ -235,15 +236,6 @@ def write(kernels: Any, x: Tensor, memory: Any, handle: Any) -> None:
         x._handle, x._storage, x._origin = handle, None, None
     elif x._storage is not None:
         x._storage.written()
-
-
-def insist(assign: Callable[[], None]) -> None:
-    """Carry out assignments that may be repeated; an interrupt is passed on once all are done."""
-    try:
-        assign()
-    except BaseException:
-        insist(assign)
-        raise
 
 
 LOCALS: Final = {"tensor": "r", "value": "v", "host": "n"}

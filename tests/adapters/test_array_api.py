@@ -71,7 +71,7 @@ def test_reversed_and_new_axes_in_keys(device: Device) -> None:
     for key in (
         np.s_[::-1], np.s_[..., ::-1], np.s_[::-2, 3:0:-1], np.s_[None, 1, ::-1], np.s_[0:0], np.s_[2, None, 1],
     ):  # fmt: skip
-        np.testing.assert_array_equal(x[key].numpy(), data[key])
+        np.testing.assert_array_equal(x[key].detach().numpy(), data[key])
 
 
 def test_writes(device: Device) -> None:
@@ -83,7 +83,7 @@ def test_writes(device: Device) -> None:
         x = asarray(expected, device=device)
         x[key] = asarray(values, device=device) if isinstance(values, np.ndarray) else values
         expected[key] = values
-        np.testing.assert_array_equal(x.numpy(), expected)
+        np.testing.assert_array_equal(x.detach().numpy(), expected)
     broadcast = asarray([1.0, 2.0], device=device).broadcast_to((2, 2)).copy()
     broadcast[0] = 5.0
     assert broadcast.tolist() == [[5.0, 5.0], [1.0, 2.0]]
@@ -218,7 +218,7 @@ def test_values_that_overlap_are_written_as_they_were(device: Device, sizes: tup
         x = asarray(expected, device=device)
         x[to] = x[source]
         expected[to] = expected[source].copy()
-        np.testing.assert_array_equal(x.numpy(), expected, err_msg=f"{to} from {source}")
+        np.testing.assert_array_equal(x.detach().numpy(), expected, err_msg=f"{to} from {source}")
 
 
 class Frozen:

@@ -100,7 +100,7 @@ def work(number, wrong):
         z = full((50_000 + 1000 * (i % 7),), value) * 1
         kept.append((value, z if i % 3 else z[::5], np.from_dlpack(z)))
         if i % 5 == 4:
-            wrong += [value for value, z, seen in kept if (seen != value).any() or (z.numpy() != value).any()]
+            wrong += [value for value, z, seen in kept if (seen != value).any() or (z.detach().numpy() != value).any()]
             del kept[:: 2]
 
 wrong = []

@@ -45,7 +45,7 @@ def _here() -> Iterator[None]:
 
 def same(found: Tensor, expected: Any, tolerance: float = 0) -> None:
     """Equal numbers, NaN at the same places, zeros of the same sign."""
-    result, expected = found.numpy(), np.asarray(expected)
+    result, expected = found.detach().numpy(), np.asarray(expected)
     assert result.dtype == expected.dtype
     np.testing.assert_allclose(result, expected, rtol=tolerance, atol=0)
     if result.dtype.kind == "f":
@@ -250,7 +250,7 @@ def test_empty_and_0d(shape: tuple[int, ...], dtype: str) -> None:
         same(asarray(x) + asarray(x), x + x)
         for axis in (None, *range(len(shape))):
             total = asarray(x).sum(axis=axis, keepdims=True)
-            assert total.numpy().tolist() == x.sum(axis=axis, keepdims=True).tolist()
+            assert total.detach().numpy().tolist() == x.sum(axis=axis, keepdims=True).tolist()
 
 
 def test_maxima_of_rows_with_nan_and_infinities() -> None:
@@ -330,7 +330,7 @@ def test_empties_and_overlaps_never_reach_the_device(watched: Device) -> None:
     for case in cases(("bool", "int64", "float32"), watched.capabilities):
         if case.layout == "contiguous" or (0 in [n for x in case.sample.operands for n in getattr(x, "shape", ())]):
             result = case.call(case.tensors(watched))
-            result.numpy()
+            result.detach().numpy()
     for key, source in product((np.s_[1:], np.s_[::-1], np.s_[:0], np.s_[::2]), (np.s_[:-1], np.s_[:], np.s_[:0], 0)):
         x = np.arange(5.0)
         y = asarray(x, device=watched)
@@ -472,7 +472,7 @@ def test_names_of_ones_own_are_kernels() -> None:
             for case in cases(("bool", "int64", "float64"), device.capabilities, only=name):
                 if name == "min" and 0 in case.sample.operands[0].shape:
                     continue
-                result, expected = case.call(case.tensors(device)).numpy(), case.expected()
+                result, expected = case.call(case.tensors(device)).detach().numpy(), case.expected()
                 tried += 1
                 assert result.shape == expected.shape, case.id
                 np.testing.assert_allclose(result, expected.astype(result.dtype), rtol=1e-12, err_msg=case.id)

@@ -27,6 +27,8 @@ ARGUMENTS: Final[dict[str, list[tuple[Any, ...]]]] = {
     "scatter_add": [(1, PLACES, HIGH[:, :2])],
     "scatter_reduce": [(1, PLACES, HIGH[:, :2], "amax")],
     "lerp": [(HIGH, 0.3)],
+    "addcmul": [(HIGH, HIGH)],
+    "addcdiv": [(HIGH, HIGH)],
 }
 """How those are called that take more than a tensor, a number or nothing."""
 
@@ -62,7 +64,7 @@ def test_numbers_and_gradients_are_torch_s(name: str, dtype: str) -> None:
             continue
         assert here is z
         assert str(there.dtype) == f"torch.{z.dtype}"
-        np.testing.assert_allclose(z.numpy(), there.detach().numpy(), rtol=1e-9)
+        np.testing.assert_allclose(z.detach().numpy(), there.detach().numpy(), rtol=1e-9)
         compared += 1
         if dtype == "float64" and y.requires_grad and name not in ("floor_divide", "scatter_reduce") and not is_logical:
             try:

@@ -42,6 +42,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*given by position")  # whose reader may mean PyTorch's pair
 @pytest.mark.parametrize(("name", "args", "kwargs"), CALLS)
 def test_a_function_is_numpy_s(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     tensors = [asarray(x) if isinstance(x, (np.ndarray, np.float64)) else x for x in args]
@@ -52,6 +53,7 @@ def test_a_function_is_numpy_s(name: str, args: tuple[Any, ...], kwargs: dict[st
     assert found.dtype.kind == np.asarray(expected).dtype.kind
 
 
+@pytest.mark.filterwarnings("ignore:.*given by position")  # whose reader may mean PyTorch's pair
 @pytest.mark.parametrize(
     "function",
     [

@@ -18,7 +18,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, Value, nn
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.conformance.cases import NAMESPACE
+from micrograd_core.conformance.cases import NAMESPACE, draw
 from micrograd_core.errors import AxisError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 from micrograd_core.support.size import Size
@@ -41,7 +41,7 @@ CASES = [
     pytest.param(op, sample, id=f"{op.name}-{i}")
     for op in TABLE.values()
     for i, sample in enumerate(op.samples)
-    if not op.needs_complex and counts(sized([*sample.params.values(), *sample.draw()]))
+    if not op.needs_complex and counts(sized([*sample.params.values(), *draw(sample)]))
 ]
 
 
@@ -79,7 +79,7 @@ def test_every_operation_takes_it_for_an_integer(op: Op, sample: Sample) -> None
             Tensor(np.array(x, dtype=given.dtype or "float32").reshape(given.shape))
             if isinstance(given, Array)
             else change(x)
-            for given, x in zip(sample.operands, sample.draw(), strict=True)
+            for given, x in zip(sample.operands, draw(sample), strict=True)
         ]
         params, function = {name: change(x) for name, x in sample.params.items()}, FUNCTIONS[op.name]
 
@@ -93,7 +93,7 @@ def test_every_operation_takes_it_for_an_integer(op: Op, sample: Sample) -> None
         if out.requires_grad:
             mg.abs(out).sum().backward()
         grads = [x.grad for x in operands if isinstance(x, Tensor) and x.requires_grad]
-        return [(x.dtype, x.shape, x.numpy()) if x is not None else None for x in (out, *grads)]
+        return [(x.dtype, x.shape, x.detach().numpy()) if x is not None else None for x in (out, *grads)]
 
     plain = results(lambda x: x)
     np.testing.assert_equal(results(sized), plain)
@@ -113,7 +113,7 @@ def test_it_is_as_weak_as_an_integer(dtype: str, sign: str, left: bool) -> None:
     line = f"n {sign} x" if left else f"x {sign} n"
     expected, found = (eval(line, {"x": x, "n": n}) for n in (3, x.size))
     assert found.dtype is expected.dtype
-    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    np.testing.assert_array_equal(found.detach().numpy(), expected.detach().numpy())
 
 
 def test_of_a_value() -> None:

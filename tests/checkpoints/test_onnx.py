@@ -15,6 +15,7 @@ import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.checkpoints import ExportError, export_onnx, exported
+from micrograd_core.conformance.cases import draw
 from micrograd_core.errors import MissingExtra
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import Array
@@ -30,7 +31,9 @@ def run(path: Path, xs: list[Any]) -> list[Any]:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    found: list[Any] = session.run(None, {x.name: y.numpy() for x, y in zip(session.get_inputs(), xs, strict=True)})
+    found: list[Any] = session.run(
+        None, {x.name: y.detach().numpy() for x, y in zip(session.get_inputs(), xs, strict=True)}
+    )
     return found
 
 
@@ -43,7 +46,7 @@ def compare(path: Path, model: nn.Module, xs: list[Any], **close: Any) -> None:
         wanted, _ = mg.support.pytrees.flatten(model.eval()(*xs))
     for found, out in zip(run(path, xs), wanted, strict=True):
         assert (found.shape, str(found.dtype)) == (out.shape, str(out.dtype))
-        np.testing.assert_allclose(found, out.numpy(), **{"rtol": 1e-4, "atol": 1e-5} | close)
+        np.testing.assert_allclose(found, out.detach().numpy(), **{"rtol": 1e-4, "atol": 1e-5} | close)
 
 
 class Transformer(nn.Module):
@@ -278,17 +281,17 @@ SAMPLES = [(name, sample) for name, op in TABLE.items() if not name.endswith("_g
 
 
 def test_operations_give_the_same_in_onnxruntime(tmp_path: Path) -> None:
-    draw = random.Random(0)
+    rng = random.Random(0)
     spelled = [each for each in SAMPLES if each[0] in _SPELLINGS]
     composed = [each for each in SAMPLES if each[0] not in _SPELLINGS]
-    chosen = SAMPLES if EXHAUSTIVE else draw.sample(spelled, 36) + draw.sample(composed, 14)
+    chosen = SAMPLES if EXHAUSTIVE else rng.sample(spelled, 36) + rng.sample(composed, 14)
     done = refused = 0
     for name, sample in chosen:
         if f"{name} {sample}" in BEYOND:
             continue
         xs = [
             mg.asarray(np.array(numbers, dtype=x.dtype or "float32").reshape(x.shape))
-            for x, numbers in zip(sample.operands, sample.draw(), strict=True)
+            for x, numbers in zip(sample.operands, draw(sample), strict=True)
             if isinstance(x, Array)
         ]
         model = Of(name, sample)

@@ -28,7 +28,8 @@ import generated
 pytest.importorskip("llvmlite")
 
 from micrograd_core.support import code_cache
-from micrograd_cpu import compiled, entries, objects, scalars, threads
+from micrograd_cpu import compiled, entries, objects, threads
+from micrograd_cpu.half import as_half
 
 MANY = os.environ.get("MICROGRAD_EXHAUSTIVE", "0") not in ("", "0")
 ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -112,9 +113,9 @@ def test_casts_are_those_of_the_kernels(source: str) -> None:
 @pytest.mark.parametrize("converts", [True, False])
 def test_each_float16_is_widened_and_narrowed(converts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the processor has no instruction for it: all numbers there are, and those around half way."""
-    if converts and not scalars.converts_float16():
+    if converts and not compiled.converts_float16():
         pytest.skip("this processor has no such instruction")
-    monkeypatch.setattr(scalars, "converts_float16", lambda: converts)
+    monkeypatch.setattr(compiled, "converts_float16", lambda: converts)
     every = np.arange(1 << 16, dtype="uint16").view("float16")
     check(one("astype", TensorSpec(every.shape, DTYPES["float16"]), dtype=DTYPES["float32"]), [every], "wider")
     finite = every[np.isfinite(every)].astype("float32")
@@ -278,7 +279,7 @@ def prepared(case: Any) -> tuple[list[Any], dict[str, Any]]:
 def test_sums_are_right_to_a_few_roundings(shape: tuple[int, ...], axis: Any, dtype: str) -> None:
     x = np.random.default_rng(0).uniform(0, 0.1, shape).astype(dtype)
     program = one("sum", TensorSpec(shape, DTYPES[dtype]), axis=axis, keepdims=False)
-    (found,) = Device("cpu").kernels.compile(program)(Device("cpu").kernels.copy(x))
+    (found,) = Device("cpu").kernels.compile(program)(as_half(x))
     expected = np.sum(x.astype("longdouble"), axis=axis)
     near = {"float32": 4e-7, "float64": 1e-14, "float16": 1e-3}[dtype]
     np.testing.assert_allclose(np.asarray(found, "longdouble"), expected, rtol=near)

@@ -21,6 +21,7 @@ from micrograd_core.compiler.passes import apart, by_rows, constants, simplify
 from micrograd_core.compiler.program import Program, Ref, Step, typed, width
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.views import role
+from micrograd_core.conformance.cases import draw
 from micrograd_core.dtypes import DType, bool_, float32, float64, int32
 from micrograd_core.ops import CORE_KERNELS, TABLE
 from micrograd_core.ops.record import APART, CALL
@@ -292,7 +293,7 @@ def test_what_a_device_lacks_is_composed_for_it(name: str) -> None:
         missed |= lacking
         if lacking:
             continue
-        drawn = [x for x in sample.draw() if isinstance(x, list)]
+        drawn = [x for x in draw(sample) if isinstance(x, list)]
         handles = [np.array(x, y.dtype.name).reshape(y.shape) for x, y in zip(drawn, types, strict=True)]
         for x, y in zip(run(found, *handles), run(program, *handles), strict=True):
             scale = np.max(np.abs(y), initial=0) if op.kind != "elementwise" else np.abs(y)

@@ -50,7 +50,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
 
 
 def numbers(x: Any) -> Any:
-    return np.asarray(x.astype(mg.float64).numpy())
+    return np.asarray(x.astype(mg.float64).detach().numpy())
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -94,8 +94,8 @@ def test_every_place_of_the_stream(monkeypatch: pytest.MonkeyPatch, inner: str) 
             return mg.random_uniform_from(place, shape, dtype=dtype) * 1.0
 
         place = asarray(np.array(place_of(key, block), "uint64"))
-        assert start_at(place.numpy()) == {"key": key, "block": block}
-        found = jit(draw)(place).numpy()
+        assert start_at(place.detach().numpy()) == {"key": key, "block": block}
+        found = jit(draw)(place).detach().numpy()
         assert np.array_equal(found, by_numpy(shape, dtype, key, block)), (key, block, shape, dtype)
 
 
@@ -106,7 +106,7 @@ def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch, count: int) -> N
     for shape in ((100_003,), (301, 333)):
         step = jit(lambda x: mg.dropout(x, 0.5) * 2)
         random.manual_seed(3)
-        found = step(asarray(np.ones(shape, "float32"))).numpy()
+        found = step(asarray(np.ones(shape, "float32"))).detach().numpy()
         assert np.array_equal(found, np.where(by_numpy(shape, "float32", 3, 1) < 0.5, 0, 4).astype("float32"))
 
 
@@ -140,11 +140,11 @@ def test_the_gradient_drops_the_same_numbers() -> None:
     y = compiled_step()
     assert again is not None
     assert x.grad is not None
-    assert np.array_equal(y.numpy(), first.detach().numpy())
-    assert np.array_equal(x.grad.numpy(), again.numpy())
+    assert np.array_equal(y.detach().numpy(), first.detach().numpy())
+    assert np.array_equal(x.grad.numpy(), again.detach().numpy())
     y = compiled_step()  # further on in the stream
-    assert not np.array_equal(y.numpy(), first.detach().numpy())
-    assert np.array_equal(x.grad.numpy() > 0, y.numpy() > 0)
+    assert not np.array_equal(y.detach().numpy(), first.detach().numpy())
+    assert np.array_equal(x.grad.numpy() > 0, y.detach().numpy() > 0)
 
 
 def test_numbers_are_drawn_in_the_loop_that_uses_them() -> None:
@@ -161,10 +161,10 @@ def test_without_a_compiler_a_program_draws_the_same(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(entries, "compiles", lambda: False)
     x = asarray(np.ones((30, 41), "float32"))
     random.manual_seed(5)
-    expected = [mg.dropout(x, 0.5).numpy() for _ in range(2)]
+    expected = [mg.dropout(x, 0.5).detach().numpy() for _ in range(2)]
     random.manual_seed(5)
     step = jit(lambda x: mg.dropout(x, 0.5))
-    assert all(np.array_equal(step(x).numpy(), each) for each in expected)
+    assert all(np.array_equal(step(x).detach().numpy(), each) for each in expected)
 
 
 def test_a_place_is_six_words() -> None:

@@ -23,6 +23,7 @@ from micrograd_core.layout import Layout
 
 pytest.importorskip("llvmlite")
 from micrograd_cpu import blas, compiled, entries, products, threads
+from micrograd_cpu import segments as segments_module
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Product, Segment, makes, reads, segments
 
@@ -93,14 +94,14 @@ def planned(program: Program) -> tuple[Plan, list[Any]]:
     return found, segments(found, inputs, compiled._shared, compiled._multiplied)
 
 
-@pytest.mark.skipif(not blas.product("float32"), reason="NumPy has another BLAS here")
+@pytest.mark.skipif(not blas.routines("float32"), reason="NumPy has another BLAS here")
 def test_a_program_of_products_and_nests_is_one_call() -> None:
     found, steps = planned(multiply_add([(7, 5), (3, 7), (5, 3), (3, 4)], transposed="xy"))
     assert sum(isinstance(step, Call) for step in found.steps) == 4, "two transposes and two products"
     (segment,) = steps
     assert isinstance(segment, Segment)
-    assert segment.given == (0, 1, 2, 3)
-    assert len(segment.fresh) == 1
+    assert segment.inputs == (0, 1, 2, 3)
+    assert len(segment.outputs) == 1
     assert len(segment.places) == 2
     assert str(blas.TRANSPOSED) in "".join(map(str, segment.steps)) or any(
         each.left.transposed for each in segment.steps if not isinstance(each, Run)
@@ -185,10 +186,12 @@ def computed(program: Program, arrays: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_stacks_of_products_are_those_of_numpy(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if count:  # all that can be shared is
+    if count:  # all that can be shared is, and few vectors are taken one after the other
         monkeypatch.setattr(threads.Threads, "count", count)
         monkeypatch.setattr(compiled, "ALONE", (0, 0))
         monkeypatch.setattr(compiled, "LARGE", 1)
+        monkeypatch.setattr(segments_module, "PACKED", 0)
+        monkeypatch.setattr(segments_module, "NEAR", 0)
     rng = np.random.default_rng(count)
     kinds = dict.fromkeys(("stack", "call"), 0)
     for dtype in ("float32", "float64") * (20 if EXHAUSTIVE else 1):
@@ -204,12 +207,12 @@ def test_stacks_of_products_are_those_of_numpy(count: int, monkeypatch: pytest.M
         for _ in range(2):
             for found, expected in zip(run(*arrays), computed(program, arrays), strict=True):
                 np.testing.assert_array_equal(found, expected)
-    if blas.product("float32") and products.alone() is not None:
+    if blas.routines("float32") and products.alone() is not None:
         assert kinds["stack"] > 10
         assert kinds["call"] < 10, "whose matrices have no axis in which elements are next to each other"
 
 
-@pytest.mark.skipif(not blas.product("float32") or products.alone() is None, reason="NumPy has another BLAS here")
+@pytest.mark.skipif(not blas.routines("float32") or products.alone() is None, reason="NumPy has another BLAS here")
 @pytest.mark.parametrize(("length", "told", "expected"), [(64, 2, 2), (64, 1, 1), (2, 2, None)])
 def test_no_more_threads_share_a_stack_than_openblas_is_told_to_use(
     length: int, told: int, expected: int | None, monkeypatch: pytest.MonkeyPatch
@@ -237,7 +240,7 @@ def test_no_more_threads_share_a_stack_than_openblas_is_told_to_use(
     assert found == ([(expected, 1)] if expected else [])
 
 
-@pytest.mark.skipif(not blas.product("float32"), reason="NumPy has another BLAS here")
+@pytest.mark.skipif(not blas.routines("float32"), reason="NumPy has another BLAS here")
 def test_many_matrices_times_one_are_one_product() -> None:
     types = [TensorSpec((2, 3, 4), F32), TensorSpec((4, 5), F32)]
     (segment,) = planned(typed(Program(2, (Step("matmul", (Ref(0), Ref(1)), {}),), (Ref(2),)), types))[1]
@@ -257,12 +260,12 @@ def test_a_copy_that_a_product_reads_is_in_order() -> None:
     x, y = np.arange(24, dtype="float32").reshape(2, 3, 4), np.arange(40, dtype="float32").reshape(8, 5)
     np.testing.assert_array_equal(Device("cpu").kernels.compile(program)(x, y)[0], computed(program, [x, y])[0])
     calls = [step.op for step in planned(program)[1] if isinstance(step, Call)]
-    assert "matmul" not in calls or not blas.product("float32")
+    assert "matmul" not in calls or not blas.routines("float32")
 
 
 def test_threads_have_an_arena_each() -> None:
     program = multiply_add([(128, 64), (64, 96), (128, 96), (96, 32)])
-    assert planned(program)[1][0].size > entries.STACK or not blas.product("float32")
+    assert planned(program)[1][0].size > entries.STACK or not blas.routines("float32")
     run = Device("cpu").kernels.compile(program)
     wrong: list[Any] = []
 

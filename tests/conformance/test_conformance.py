@@ -15,8 +15,7 @@ import pytest
 
 from micrograd_core import Device, plugins, zeros
 from micrograd_core.backend import STANDS_ON
-from micrograd_core.conformance.cases import LAYOUTS, Case, cases, is_differentiable
-from micrograd_core.conformance.extremes import large, special
+from micrograd_core.conformance.cases import LAYOUTS, Case, cases, is_differentiable, large, special
 from micrograd_core.conformance.suite import Conformance
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import BackendBroken, BackendIncompatible, DeviceUnavailable

@@ -15,9 +15,8 @@ import pytest
 
 from micrograd_core import Device, plugins
 from micrograd_core.conformance import base
-from micrograd_core.conformance.causes import Failure, cause, groups
 from micrograd_core.conformance.limit import limited
-from micrograd_core.conformance.matrix import Matrix, facts
+from micrograd_core.conformance.matrix import Failure, Matrix, cause, facts, groups
 from micrograd_core.conformance.suite import Conformance
 from micrograd_core.plugins import hookimpl
 from micrograd_core.tools.cli import main

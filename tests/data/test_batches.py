@@ -229,12 +229,12 @@ def test_tensors_of_batches_are_nobody_elses() -> None:
             batch += 1
             also += 1
     assert (numbers == X).all()
-    assert (tensor.numpy() == X).all()
+    assert (tensor.detach().numpy() == X).all()
     for batch in batches([1, 2, 3], 1, transform=lambda _: (numbers, tensor)):
         for each in batch:
             each += 1
     assert (numbers == X).all()
-    assert (tensor.numpy() == X).all()
+    assert (tensor.detach().numpy() == X).all()
 
 
 def test_tensors_that_record_gradients_give_batches_that_do_not() -> None:

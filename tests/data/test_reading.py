@@ -19,6 +19,7 @@ from micrograd_train.notices import DataWarning
 from micrograd_train.tables import memory
 
 pa = pytest.importorskip("pyarrow")
+ipc = pytest.importorskip("pyarrow.ipc")
 pq = pytest.importorskip("pyarrow.parquet")
 
 COLUMNS: dict[str, list[Any]] = {
@@ -238,32 +239,90 @@ with __import__("micrograd_core").use_device("rawbuffer"):
 # ── files that unpack to more than they are ──────────────────────────────────────────────────────────────────
 
 
+ZEROS, TEXTS = pa.array(np.zeros(1_000_000)), ["eight ch" * 100] * 10_000
+CODED = pa.DictionaryArray.from_arrays(np.zeros(10_000, np.int32), ["eight ch" * 100])
+PARQUET = {
+    "zeros": (ZEROS, {}),
+    "texts": (pa.array(TEXTS), {}),
+    "bytes": (pa.array(TEXTS, pa.binary()), {}),
+    "views": (pa.array(TEXTS, pa.string_view()), {}),
+    "lists": (pa.array([[each] for each in TEXTS]), {}),
+    "structs": (pa.array([{"a": each} for each in TEXTS]), {}),
+    "fixed": (pa.array([b"eight ch" * 100] * 10_000, pa.binary(800)), {}),
+    "coded": (CODED, {}),
+    "prefixes": (
+        pa.array(10 * TEXTS),
+        {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}, "data_page_size": 1 << 30},
+    ),
+}
+"""Columns of Parquet that take 8 MB or more, and how they are written."""
+ARROW = {
+    "zeros": ZEROS,
+    "texts": pa.array(TEXTS),
+    "coded": CODED,
+    "views": pa.Array.from_buffers(  # length, first four bytes, number and offset of the buffer that all of them share
+        pa.string_view(),
+        10_000,
+        [None, pa.py_buffer((b"\x20\x03\0\0eigh" + bytes(8)) * 10_000), pa.py_buffer(b"eight ch" * 100)],
+    ),
+    "dictionary": pa.DictionaryArray.from_arrays(np.zeros(10, np.int32), ZEROS),
+}
+BOMBS = ["x.npz", "x.csv.gz", *[f"{each}.parquet" for each in PARQUET]]
+BOMBS += [f"{each}-{kind}.arrow" for each in ARROW for kind in ("file", "stream")]
+
+
 def bomb(name: str, place: Path) -> Path:
-    """A small file of 8 MB: zeros, or one text again and again."""
-    zeros = np.zeros(1_000_000)
+    """A small file of 8 MB: zeros, or one text many times."""
+    path = place / name
     if name == "x.npz":
-        np.savez_compressed(place / name, x=zeros)
+        np.savez_compressed(path, x=np.zeros(1_000_000))
     elif name.endswith(".parquet"):
-        columns = {"x": zeros} if name == "x.parquet" else {"x": ["eight ch"] * 1_000_000}
-        pq.write_table(pa.table(columns), place / name)
+        column, how = PARQUET[path.stem]
+        pq.write_table(pa.table({"x": column}), path, **how)
+    elif name.endswith(".arrow"):
+        column, kind = path.stem.split("-")
+        table = pa.table({"x": ARROW[column]})
+        options = ipc.IpcWriteOptions(compression="zstd")
+        with {"file": ipc.new_file, "stream": ipc.new_stream}[kind](path, table.schema, options=options) as file:
+            file.write_table(table)
     else:
-        (place / name).write_bytes(gzip.compress(b"x\n" + b"0.00000\n" * 1_000_000))
-    assert (place / name).stat().st_size < 100_000
-    return place / name
+        path.write_bytes(gzip.compress(b"x\n" + b"0.00000\n" * 1_000_000))
+    assert path.stat().st_size < 100_000
+    return path
 
 
-@pytest.mark.parametrize("name", ["x.npz", "x.parquet", "texts.parquet", "x.csv.gz"])
+POOLS = [pa.default_memory_pool()]
+"""Where pyarrow takes memory; they must outlive what is in them."""
+
+
+@pytest.mark.parametrize("name", BOMBS)
 def test_what_unpacks_to_more_than_the_memory_is_refused_before(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = bomb(name, tmp_path)
     monkeypatch.setattr(memory, "available", lambda: 7_900_000)
+    POOLS.append(pool := pa.proxy_memory_pool(POOLS[0]))  # which counts from here on
+    pa.set_memory_pool(pool)
     with pytest.raises(
         DataError, match=rf"'{name}' has [\d,]+ bytes and unpacks to [\d,]+ or more, and 7,900,000 bytes"
     ):
         read(path)
-    monkeypatch.setattr(memory, "available", lambda: 80_000_000)
-    assert read(path).num_rows == 1_000_000
+    assert pool.max_memory() < {"prefixes.parquet": 20_000_000}.get(
+        name, 800_000
+    )  # these are read until it is too much
+    pa.set_memory_pool(POOLS[0])
+    monkeypatch.setattr(memory, "available", lambda: 300_000_000)
+    assert read(path).num_rows in (10, 10_000, 100_000, 1_000_000)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_arrow_files_of_polars_are_read(compression: str, tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars")  # whose files are no streams
+    frame = pl.DataFrame({**COLUMNS, "c": pl.Series(["u", "v", "u"], dtype=pl.Categorical)})
+    frame.write_ipc(tmp_path / "t.arrow", compression=compression)
+    frame.write_ipc_stream(tmp_path / "s.arrow", compression=compression)
+    for name in ("t.arrow", "s.arrow"):
+        assert read(tmp_path / name).to_pydict() == frame.to_dict(as_series=False)
 
 
 def test_memory_that_is_available_is_no_more_than_there_is() -> None:

@@ -175,8 +175,8 @@ def counted(monkeypatch: pytest.MonkeyPatch, device: Device, *names: str) -> lis
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_a_product_with_itself_has_one_cotangent(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     numbers = [1.5, -2.0, 0.25]
+    x = Tensor(numbers, dtype=dtype, requires_grad=True)  # before: a dtype that is new has all kernels looked at again
     called = counted(monkeypatch, Device("cpu"), "multiply", "add", "square_gradient")
-    x = Tensor(numbers, dtype=dtype, requires_grad=True)
     (x * x).sum().backward()
     assert [each for each in called if each != "multiply"] == ["square_gradient"]
     assert x.grad is not None

@@ -10,11 +10,11 @@ from micrograd_core import Tensor
 from micrograd_core.array.places import At
 from micrograd_core.engine.apply import accumulated, apply, binary
 from micrograd_core.engine.array import BaseTensor, detach
-from micrograd_core.engine.autocast import autocast
 from micrograd_core.engine.backward import backward
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.engine.ingest import as_array, elements, read
 from micrograd_core.engine.keys import getitem, updated
+from micrograd_core.engine.modes import autocast
 from micrograd_core.engine.write import write
 from micrograd_core.ops import TABLE
 

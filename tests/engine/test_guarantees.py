@@ -87,7 +87,7 @@ def test_momentum_keeps_its_own_copy_of_the_gradient() -> None:
         rule.step()
         assert p.grad is not None
         p.grad[...] = 0.0
-    np.testing.assert_allclose(p.numpy(), [0.13, 1.13], rtol=1e-5)
+    np.testing.assert_allclose(p.detach().numpy(), [0.13, 1.13], rtol=1e-5)
 
 
 def test_grad_leaves_the_callers_graph_whole() -> None:
@@ -127,9 +127,9 @@ def test_the_hand_written_descent_loop_works_or_says_how() -> None:
         p -= 0.1 * p.grad
     with no_grad():
         p -= 0.1 * p.grad
-    np.testing.assert_allclose(p.numpy(), [0.8, 1.6], rtol=1e-6)
+    np.testing.assert_allclose(p.detach().numpy(), [0.8, 1.6], rtol=1e-6)
     p.data -= 0.1 * p.grad
-    np.testing.assert_allclose(p.numpy(), [0.6, 1.2], rtol=1e-6)
+    np.testing.assert_allclose(p.detach().numpy(), [0.6, 1.2], rtol=1e-6)
     assert p.is_leaf
 
 
@@ -246,7 +246,7 @@ def test_numbers_do_not_slip_out_of_their_graph() -> None:
         with pytest.raises(TypeError, match=r"(full|pad) takes a number here; got (Value|Tensor|NoneType)"):
             wrong()
     padded = F["pad"](Tensor([1.0]), 1, constant_values=np.float64(2.5))
-    assert padded.numpy().dtype == np.float32
+    assert padded.detach().numpy().dtype == np.float32
     assert padded.tolist() == [2.5, 1.0, 2.5]
 
 

@@ -84,7 +84,7 @@ def test_advanced_indexing_is_numpys(data: st.DataObject, shape: tuple[int, ...]
                     x[on(device, key)]
             continue
         result = x[on(device, key)]
-        np.testing.assert_array_equal(result.numpy(), expected)
+        np.testing.assert_array_equal(result.detach().numpy(), expected)
         weights = np.random.default_rng(0).uniform(1, 2, result.shape)
         (result * asarray(weights, device=device)).sum().backward()
         gradient = np.zeros(shape)
@@ -110,16 +110,16 @@ def test_updates_are_numpys(data: st.DataObject, shape: tuple[int, ...]) -> None
         for name, ufunc in (("add", np.add), ("multiply", np.multiply), ("min", np.minimum), ("max", np.maximum)):
             wanted = array.copy()
             ufunc.at(wanted, key, value)
-            np.testing.assert_array_equal(getattr(at, name)(v).numpy(), wanted, err_msg=name)
+            np.testing.assert_array_equal(getattr(at, name)(v).detach().numpy(), wanted, err_msg=name)
         wanted = array.copy()
         wanted[key] = value
-        np.testing.assert_array_equal(at.set(v).numpy(), wanted)
-        np.testing.assert_array_equal(at.get().numpy(), expected)
-        np.testing.assert_array_equal(x.numpy(), array)
+        np.testing.assert_array_equal(at.set(v).detach().numpy(), wanted)
+        np.testing.assert_array_equal(at.get().detach().numpy(), expected)
+        np.testing.assert_array_equal(x.detach().numpy(), array)
         view = x[...]
         x[on(device, key)] = v
-        np.testing.assert_array_equal(x.numpy(), wanted)
-        np.testing.assert_array_equal(view.numpy(), wanted)
+        np.testing.assert_array_equal(x.detach().numpy(), wanted)
+        np.testing.assert_array_equal(view.detach().numpy(), wanted)
 
 
 KEYS = {
@@ -271,10 +271,13 @@ def test_index_errors_name_what_was_asked_and_what_fits(name: str) -> None:
 
 def test_out_of_range_where_the_device_cannot_tell() -> None:
     x = asarray([1.0, 2.0], device="rawbuffer")
-    assert np.isnan(x[[0, 2]].numpy()).tolist() == [False, True]
+    assert np.isnan(x[[0, 2]].detach().numpy()).tolist() == [False, True]
     assert asarray([1, 2], device="rawbuffer")[[0, 2]].tolist() == [1, 0]
     assert x.at[[0, 2]].add(5.0).tolist() == [6.0, 2.0]
-    assert np.isnan(asarray([[1.0, 2.0]], device="rawbuffer")[[0, 0], [0, 2]].numpy()).tolist() == [False, True]
+    assert np.isnan(asarray([[1.0, 2.0]], device="rawbuffer")[[0, 0], [0, 2]].detach().numpy()).tolist() == [
+        False,
+        True,
+    ]
 
 
 def test_values_of_updates_must_fit(device: Device) -> None:
@@ -366,7 +369,7 @@ def test_augmented_writes_to_computed_tensors_stay_in_the_graph(device: Device) 
     x = Tensor(np.array([0.5, -1.0, 2.0]), device=device)
     expected = np.array([0.25 - 1, -0.75, 4.0])
     expected = np.array([expected[0] - 1, 1 * expected[0], (4 * 1 - 1) ** 2]) * 5.25
-    np.testing.assert_allclose(f(x).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(f(x).detach().numpy(), expected, rtol=1e-12)
     assert gradcheck(f, x)
     assert gradgradcheck(f, x)
 
@@ -485,7 +488,7 @@ def test_library_code_that_overwrites_its_intermediates_stays_differentiable(dev
     arrays = np.array([0.3, -0.4]), np.array([2.0, 3.0, 1.5]), np.array([1.0, 2.0, -1.0])
     tensors = [Tensor(each, device=device) for each in arrays]
     matrix = np.diag(arrays[1]) + np.diag(arrays[0], 1) + np.diag(arrays[0], -1)
-    np.testing.assert_allclose(solve(*tensors).numpy(), np.linalg.solve(matrix, arrays[2]), rtol=1e-12)
+    np.testing.assert_allclose(solve(*tensors).detach().numpy(), np.linalg.solve(matrix, arrays[2]), rtol=1e-12)
     assert gradcheck(solve, tensors)
     assert gradgradcheck(solve, tensors)
 

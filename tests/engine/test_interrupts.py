@@ -30,7 +30,6 @@ from micrograd_core import (
     random,
     vmap,
 )
-from micrograd_core.engine import autocast as casting
 from micrograd_core.engine import backward, sweep
 from micrograd_core.engine import modes as grad_modes
 from micrograd_core.scalar import bridge
@@ -124,7 +123,7 @@ MODES: dict[str, Callable[[], Any]] = {
     "enable_grad": enable_grad,
     "recording": lambda: grad_modes.recording(False, 1),
     "autocast": lambda: autocast("bfloat16"),
-    "suspended": casting.suspended,
+    "suspended": grad_modes.suspended,
     "use_device": lambda: mg.use_device("cpu"),
     "use_generator": lambda: random.use_generator(5),
     "watch": lambda: random.watch({}),

@@ -19,7 +19,7 @@ from micrograd_core import Device, Tensor, Value, jit, nn, no_grad
 from micrograd_core.engine import write
 from micrograd_core.engine.array import shared_beyond
 from micrograd_core.errors import GraphError, TraceError
-from micrograd_core.scalar import parameters
+from micrograd_core.scalar import bridge as parameters
 from micrograd_core.support import ownership
 
 ROOT = Path(mg.__file__).parents[1]

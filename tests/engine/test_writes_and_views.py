@@ -220,7 +220,9 @@ class Program:
         for name, (x, mirror) in self.living.items():
             np.testing.assert_allclose(mirror.memory[0, mirror.at], mirror.array, rtol=1e-9, err_msg="the test")
             if not self.blind:
-                np.testing.assert_allclose(x.numpy(), mirror.array, rtol=1e-9, atol=1e-12, err_msg=f"{name} {said}")
+                np.testing.assert_allclose(
+                    x.detach().numpy(), mirror.array, rtol=1e-9, atol=1e-12, err_msg=f"{name} {said}"
+                )
 
     def check_gradient(self, said: str) -> None:
         """That of a loss over all living tensors."""
@@ -594,7 +596,11 @@ def run_batch(seed: int) -> None:
         program = expected[example]
         for name, (_, mirror) in program.living.items():
             np.testing.assert_allclose(
-                results[name].numpy()[example], mirror.array, rtol=1e-9, atol=1e-12, err_msg=f"batch {seed}: {name}"
+                results[name].detach().numpy()[example],
+                mirror.array,
+                rtol=1e-9,
+                atol=1e-12,
+                err_msg=f"batch {seed}: {name}",
             )
             program.living[name] = results[name][example], mirror
         program.leaf = batch

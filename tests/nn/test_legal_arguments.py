@@ -495,7 +495,7 @@ def test_functions_take_an_input_without_a_batch(name: str, compiled: bool) -> N
     ):
         found, expected = change(of_squares), change(at_once)
         y = (jit(found) if compiled else found)(x)
-        np.testing.assert_allclose(y.numpy(), expected(x).numpy(), rtol=1e-6)
+        np.testing.assert_allclose(y.detach().numpy(), expected(x).detach().numpy(), rtol=1e-6)
 
 
 def test_an_output_padding_is_less_than_the_stride_or_the_dilation() -> None:

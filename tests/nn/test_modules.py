@@ -83,12 +83,14 @@ def test_another_leaf_becomes_the_parameter(place: str) -> None:
         assert layer.parameters()[0].data == 0.5
 
 
-def test_buffers_and_frozen_parameters_can_be_anything() -> None:
+def test_buffers_can_be_anything_and_frozen_parameters_stay_parameters() -> None:
     layer: Any = nn.BatchNorm1d(2)
     layer.running_mean = mg.ones((2,))
     layer.running_mean = None
     layer.weight.requires_grad = False
-    layer.weight = mg.zeros((2,))
+    with pytest.raises(TypeError, match="weight is a parameter"):
+        layer.weight = mg.zeros((2,))
+    layer.weight = None
     layer.head = nn.Linear(1, 1)
     layer.head = Tensor([1.0])
     layer.head = nn.Linear(1, 1)

@@ -32,8 +32,8 @@ def test_parameters_have_names_and_come_once() -> None:
 def test_linear_starts_within_its_bounds_and_reproducibly() -> None:
     a, b = nn.Linear(16, 100, generator=random.Random(1)), nn.Linear(16, 100, generator=random.Random(1))
     assert a.weight.tolist() == b.weight.tolist()
-    assert abs(a.weight.numpy()).max() <= 0.25
-    assert a.weight.numpy().std() == pytest.approx(0.5 / np.sqrt(12), rel=0.1)
+    assert abs(a.weight.detach().numpy()).max() <= 0.25
+    assert a.weight.detach().numpy().std() == pytest.approx(0.5 / np.sqrt(12), rel=0.1)
     with pytest.raises(ShapeError, match="at least 1"):
         nn.Linear(0, 1)
 
@@ -41,8 +41,8 @@ def test_linear_starts_within_its_bounds_and_reproducibly() -> None:
 def test_forward_takes_any_leading_axes(device: Device) -> None:
     layer = nn.Linear(3, 2, device=device)
     x = np.arange(12.0, dtype="float32").reshape(2, 2, 3)
-    expected = x @ layer.weight.numpy().T + layer.bias.numpy()
-    np.testing.assert_allclose(layer(asarray(x, device=device)).numpy(), expected, rtol=1e-5, atol=1e-5)
+    expected = x @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    np.testing.assert_allclose(layer(asarray(x, device=device)).detach().numpy(), expected, rtol=1e-5, atol=1e-5)
     with pytest.raises(NotImplementedError, match="defines no forward"):
         nn.Module()(1)
 
@@ -151,7 +151,7 @@ def test_optimisers_equal_torch_step_by_step(rule: str) -> None:
         ((theirs - torch.tensor(target)) ** 4).mean().backward()
         our_rule.step()
         their_rule.step()
-        np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-12, atol=1e-14)
 
 
 def run(rule: Any, params: list[Tensor], steps: int) -> None:
@@ -227,8 +227,8 @@ def test_hyperparameters_of_numpy_do_not_widen_parameters(rule: str, number: Any
             assert p.grad.numpy().dtype == np.float32
             rule_.lr = number(0.1 * 0.5**step)
             rule_.step()
-    assert y.numpy().dtype == np.float32
-    np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-5)
+    assert y.detach().numpy().dtype == np.float32
+    np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=1e-5)
 
 
 def test_network_gradients_equal_torch() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, ones, zeros
 from micrograd_core.array import functions
-from micrograd_core.conformance.cases import NAMESPACE
+from micrograd_core.conformance.cases import NAMESPACE, draw
 from micrograd_core.ops import TABLE, Array, Op, Sample
+from tests.ops.definitions import defined
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 F = functions.FUNCTIONS
@@ -32,7 +33,7 @@ SAMPLES = [
 @pytest.mark.filterwarnings("ignore:Mean of empty", "ignore:invalid value", "ignore:Degrees of freedom")
 def test_every_operation_stays_in_the_dtype(op: Op, sample: Sample, dtype: str) -> None:
     given: list[Any] = []
-    for o, flat in zip(sample.operands, sample.draw(), strict=True):
+    for o, flat in zip(sample.operands, draw(sample), strict=True):
         x = np.array(flat, dtype=o.dtype or dtype).reshape(o.shape) if isinstance(o, Array) else flat
         given.append(x)
     tensors = [asarray(x) if isinstance(x, np.ndarray) else x for x in given]
@@ -40,8 +41,8 @@ def test_every_operation_stays_in_the_dtype(op: Op, sample: Sample, dtype: str) 
     result = function(tensors, **sample.params) if op.operands == -1 else function(*tensors, **sample.params)
     result = result if op.observe is None else op.observe(NAMESPACE, *result)
     wide = [x.astype("float64") if isinstance(x, np.ndarray) and x.dtype.itemsize == 2 else x for x in given]
-    defined = op.reference(np, *wide, **sample.params)
-    expected = np.asarray(defined if op.observe is None else op.observe(np, *defined))
+    expected = defined(op, *wide, **sample.params)
+    expected = np.asarray(expected if op.observe is None else op.observe(np, *expected))
     if result.dtype.is_floating:
         assert str(result.dtype) == dtype
         assert result._kernels.dtype(result._handle) is result.dtype

@@ -94,7 +94,7 @@ def test_repeated_eigenvalues_have_a_gradient_but_their_vectors_do_not() -> None
     x = Tensor(np.eye(3), dtype="float64")
     linalg.eigh(x).eigenvalues.sum().backward()
     assert x.grad.tolist() == np.eye(3).tolist()
-    np.testing.assert_array_equal(grad(lambda x: linalg.svdvals(x).sum())(x).numpy(), np.eye(3))
+    np.testing.assert_array_equal(grad(lambda x: linalg.svdvals(x).sum())(x).detach().numpy(), np.eye(3))
     assert grad(lambda x: linalg.eigh(x).eigenvectors[0, 0])(x).isnan().any()
 
 
@@ -104,7 +104,7 @@ def test_the_gradient_of_a_symmetric_matrix_is_symmetric() -> None:
         lambda x: linalg.eigh(x).eigenvectors[0, 1],
         lambda x: linalg.eigvalsh(x)[0],
     ):
-        g = grad(f)(symmetric()).numpy()
+        g = grad(f)(symmetric()).detach().numpy()
         np.testing.assert_allclose(g, g.T, atol=1e-12)
 
 
@@ -125,7 +125,7 @@ def test_the_determinant_of_any_matrix_has_its_cofactors_as_gradient(rank: int) 
     assert gradcheck(linalg.det, x)
     minors = [[np.linalg.det(np.delete(np.delete(x.detach().numpy(), i, 0), j, 1)) for j in range(3)] for i in range(3)]
     signs = (-1.0) ** np.add.outer(np.arange(3), np.arange(3))
-    np.testing.assert_allclose(grad(linalg.det)(x).numpy(), signs * minors, atol=1e-12)
+    np.testing.assert_allclose(grad(linalg.det)(x).detach().numpy(), signs * minors, atol=1e-12)
 
 
 def test_the_pseudo_inverse_of_a_matrix_without_full_rank_has_a_gradient() -> None:
@@ -197,7 +197,7 @@ def test_a_spectral_radius_descends_below_one() -> None:
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_vectors_of_repeated_eigenvalues_have_no_gradient_and_values_of_defective_matrices_neither() -> None:
     identity = Tensor(np.eye(3), dtype="float64")
-    np.testing.assert_array_equal(grad(lambda x: abs(linalg.eigvals(x)).sum())(identity).numpy(), np.eye(3))
+    np.testing.assert_array_equal(grad(lambda x: abs(linalg.eigvals(x)).sum())(identity).detach().numpy(), np.eye(3))
     assert grad(lambda x: abs(linalg.eig(x).eigenvectors).sum())(identity).isnan().any()
     jordan = Tensor([[1.0, 1.0], [0.0, 1.0]], dtype="float64")
     with suppress(LinAlgError):  # where rounding leaves the two vectors exactly parallel
@@ -241,7 +241,7 @@ def test_norms_neither_overflow_nor_vanish(scale: float, device: Device) -> None
     with np.errstate(over="ignore"):
         assert np.sqrt(np.sum(x.detach().numpy() ** 2)) in (0.0, np.inf)  # the naive form
     assert linalg.vector_norm(x).item() == pytest.approx(5 * scale, rel=1e-15)
-    np.testing.assert_allclose(grad(linalg.vector_norm)(x).numpy(), [0.6, -0.8], rtol=1e-14)
+    np.testing.assert_allclose(grad(linalg.vector_norm)(x).detach().numpy(), [0.6, -0.8], rtol=1e-14)
 
 
 @pytest.mark.parametrize("ord", [1, 2, 3, 1.5, 0.5, float("inf")])

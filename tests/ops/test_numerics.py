@@ -10,6 +10,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray
 from micrograd_core.array import functions
+from micrograd_core.conformance.cases import draw
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
 F = functions.FUNCTIONS
@@ -22,8 +23,8 @@ def values(x: Tensor) -> Any:
 def test_softmaxes_and_logsumexp_do_not_overflow(device: Device) -> None:
     x = Tensor([[1000.0, 1000.0], [-1000.0, 0.0]], device=device)
     assert values(x.logsumexp(axis=1)) == pytest.approx([1000.6931], rel=1e-6) or values(x.logsumexp(axis=1))[1] == 0.0
-    np.testing.assert_allclose(x.softmax().numpy(), [[0.5, 0.5], [0.0, 1.0]])
-    np.testing.assert_allclose(x.log_softmax().numpy(), [[-math.log(2)] * 2, [-1000.0, 0.0]], rtol=1e-6)
+    np.testing.assert_allclose(x.softmax().detach().numpy(), [[0.5, 0.5], [0.0, 1.0]])
+    np.testing.assert_allclose(x.log_softmax().detach().numpy(), [[-math.log(2)] * 2, [-1000.0, 0.0]], rtol=1e-6)
     x.logsumexp(axis=1).sum().backward()
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), [[0.5, 0.5], [0.0, 1.0]])
@@ -177,12 +178,12 @@ def test_elementwise_values_and_gradients_equal_torch(op: Op, sample: Sample) ->
     torch = pytest.importorskip("torch")
     drawn = [
         np.array(flat).reshape(o.shape) if isinstance(o, Array) else flat
-        for o, flat in zip(sample.operands, sample.draw(), strict=True)
+        for o, flat in zip(sample.operands, draw(sample), strict=True)
     ]
     ours = [Tensor(x) if isinstance(x, np.ndarray) else x for x in drawn]
     theirs = [torch.tensor(x, requires_grad=True) if isinstance(x, np.ndarray) else torch.tensor(x) for x in drawn]
     result, expected = F[op.name](*ours), getattr(torch, op.name)(*theirs)
-    np.testing.assert_allclose(result.numpy(), expected.detach().numpy(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(result.detach().numpy(), expected.detach().numpy(), rtol=1e-12, atol=1e-14)
     (result * result).sum().backward()
     (expected * expected).sum().backward()
     for a, b in zip(ours, theirs, strict=True):
@@ -202,6 +203,6 @@ def test_reductions_equal_torch(name: str, axis: Any) -> None:
     theirs = getattr(torch, name)(y, **dims, **({"correction": 0} if name in ("var", "std") else {}))
     (ours * ours).sum().backward()
     (theirs * theirs).sum().backward()
-    np.testing.assert_allclose(ours.numpy(), theirs.detach().numpy(), rtol=1e-12)
+    np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-12)
     assert x.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-10, atol=1e-12)

@@ -10,10 +10,11 @@ import pytest
 from micrograd_core import Device, Tensor, asarray, gradcheck, gradgradcheck, shares_memory
 from micrograd_core.array import documentation, functions
 from micrograd_core.backend import CAPABILITIES
-from micrograd_core.conformance.cases import NAMESPACE, symmetric
+from micrograd_core.conformance.cases import NAMESPACE, draw, symmetric
 from micrograd_core.dtypes import complex128, float32, float64
 from micrograd_core.errors import UnsupportedOp
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op, Sample
+from tests.ops.definitions import defined
 
 CASES = [
     pytest.param(op, sample, id=f"{op.name}-{i}")
@@ -32,7 +33,7 @@ def arrays(sample: Sample, dtype: str) -> list[Any]:
     """The operands as NumPy arrays and Python scalars."""
     return [
         np.array(values, dtype=operand.dtype or dtype).reshape(operand.shape) if isinstance(operand, Array) else values
-        for operand, values in zip(sample.operands, sample.draw(), strict=True)
+        for operand, values in zip(sample.operands, draw(sample), strict=True)
     ]
 
 
@@ -50,7 +51,7 @@ def vary(op: Op, sample: Sample, operands: tuple[Any, ...]) -> Tensor:
 
 
 def expected_of(op: Op, sample: Sample) -> Any:
-    result = op.reference(np, *arrays(sample, "float64"), **sample.params)
+    result = defined(op, *arrays(sample, "float64"), **sample.params)
     return np.asarray(result if op.observe is None else op.observe(np, *result))
 
 
@@ -170,7 +171,7 @@ def test_parameters_of_numpy_do_not_widen_the_result(op: Op, sample: Sample, num
     if result.requires_grad:
         result.sum().backward()
     found = [result, *(x.grad for x in operands if isinstance(x, Tensor) and x.grad is not None)]
-    assert all(x.numpy().dtype.name == str(x.dtype) for x in found)
+    assert all(x.detach().numpy().dtype.name == str(x.dtype) for x in found)
 
 
 LAYOUTS = {
@@ -187,8 +188,8 @@ LAYOUTS = {
 def test_unary_operations_read_every_layout(name: str, layout: str, device: Device) -> None:
     data = np.linspace(-2, 2, 20).reshape(4, 5)
     view, expected = LAYOUTS[layout](Tensor(data, device=device)), np.array(LAYOUTS[layout](NumpyLike(data)))
-    reference = TABLE[name].reference(np, expected)
-    np.testing.assert_allclose(functions.FUNCTIONS[name](view).numpy(), reference, rtol=1e-12, atol=1e-14)
+    reference = defined(TABLE[name], expected)
+    np.testing.assert_allclose(functions.FUNCTIONS[name](view).detach().numpy(), reference, rtol=1e-12, atol=1e-14)
     x = Tensor(data, device=device)
     assert gradcheck(lambda x: functions.FUNCTIONS[name](LAYOUTS[layout](x)), x)
 
@@ -198,7 +199,7 @@ def test_matmul_reads_every_layout(layout: str, device: Device) -> None:
     data = np.linspace(-2, 2, 16).reshape(4, 4)
     a, b = (LAYOUTS[layout](Tensor(x, device=device)) for x in (data, data + 1))
     x, y = (np.array(LAYOUTS[layout](NumpyLike(each))) for each in (data, data + 1))
-    np.testing.assert_allclose((a @ b.mT).numpy(), x @ y.T, rtol=1e-12)
+    np.testing.assert_allclose((a @ b.mT).detach().numpy(), x @ y.T, rtol=1e-12)
 
 
 class NumpyLike(np.ndarray):
@@ -226,7 +227,7 @@ def test_compositions_match_native_kernels(name: str) -> None:
             params = op.parameters(*operands, **params)
         if any(isinstance(x, np.ndarray) and x.size == 0 for x in operands) and name in ("mean", "var"):
             continue
-        expected = op.reference(np, *arrays(sample, "float64"), **sample.params)
+        expected = defined(op, *arrays(sample, "float64"), **sample.params)
         if op.cast is not None and op.cast(float64) is complex128:
             operands = tuple(x.astype("complex128") for x in operands)
         found = op.compose(kernels, *operands, **params)

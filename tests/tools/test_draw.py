@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from micrograd_core import Value
-from micrograd_core.scalar.drawing import draw
+from micrograd_core.drawing import draw
 from micrograd_core.tools import bench
 from micrograd_core.tools.cli import main
 from micrograd_train import drawing as module

@@ -193,24 +193,24 @@ def test_modules_answer_as_torchs_do() -> None:
             return self.inner(x) * self.scale
 
     model = Block()
-    assert [name for name, _ in model.named_parameters()] == ["scale", "inner.weight", "inner.bias"]
+    assert [name for name, _ in model.named_parameters()] == ["scale", "fixed", "inner.weight", "inner.bias"]
     assert list(model.state_dict()) == ["scale", "fixed", "mask", "inner.weight", "inner.bias"]
     assert [name for name, _ in model.named_children()] == ["inner"]
     assert isinstance(model.inner, nn.Module)
     assert isinstance(model.scale, nn.Parameter)
+    assert isinstance(model.fixed, nn.Parameter)
     assert isinstance(model.mask, nn.Buffer)
     assert not isinstance(model.inner, Block)
     parameters = model.parameters()
     assert next(parameters) is model.scale
-    assert next(parameters) is model.inner.weight
+    assert next(parameters) is model.fixed
     assert model.get_submodule("inner") is model.inner
     assert model.get_parameter("inner.bias") is model.inner.bias
     with pytest.raises(AttributeError, match="no module 'outer'; it has inner"):
         model.get_submodule("outer")
     model.requires_grad_(False)
-    assert not model.parameters()
-    assert len(model.requires_grad_(True).parameters()) == 3
-    assert not model.fixed.requires_grad
+    assert len(model.parameters()) == 4
+    assert all(p.requires_grad for p in model.requires_grad_(True).parameters())
     model.load_state_dict(model.state_dict())
     with torch.no_grad():
         model.state_dict()["scale"].copy_(torch.tensor([7.0, 8.0]))

@@ -23,6 +23,7 @@ from micrograd_core import (
     vmap,
 )
 from micrograd_core.array import functions
+from micrograd_core.conformance.cases import draw
 from micrograd_core.errors import DTypeError, GraphError, ShapeError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
@@ -40,7 +41,7 @@ SYMMETRIC_OPERANDS = ("cholesky", "eigh", "eigvalsh")
 def drawn(op: Op, sample: Sample, is_complex: bool) -> list[Any]:
     """Operands: arrays of float64, or complex ones near the real line; the others as the sample has them."""
     rng, operands = np.random.default_rng(0), []
-    for i, (x, values) in enumerate(zip(sample.operands, sample.draw(3), strict=True)):
+    for i, (x, values) in enumerate(zip(sample.operands, draw(sample, 3), strict=True)):
         if isinstance(x, Array):
             values = np.array(values, dtype=x.dtype or "float64").reshape(x.shape)
             if is_complex and values.dtype == "float64" and i not in op.separate:
@@ -85,8 +86,8 @@ def test_tangents_agree_with_gradients(op: Op, sample: Sample, is_complex: bool)
     if not f(*xs).dtype.is_floating:  # a cast
         return
     value, pull = vjp(f, *xs)
-    cotangent = like(rng, value.numpy())
-    gradients = [g.numpy() for g in pull(asarray(cotangent))]
+    cotangent = like(rng, value.detach().numpy())
+    gradients = [g.detach().numpy() for g in pull(asarray(cotangent))]
     tangents = [like(rng, x, op.name in SYMMETRIC_OPERANDS) for x in arrays]
     subsets = [range(len(xs)), *([i] for i in range(len(xs)) if len(xs) > 1)]
     _, push = linearize(f, *xs)
@@ -96,7 +97,9 @@ def test_tangents_agree_with_gradients(op: Op, sample: Sample, is_complex: bool)
         assert (moved.shape, moved.dtype) == (value.shape, value.dtype)
         expected = sum(inner(gradients[i], tangents[i]) for i in subset)
         narrow = moved.dtype.bits < 64  # a cast
-        np.testing.assert_allclose(inner(cotangent, moved.numpy()), expected, rtol=1e-5 if narrow else 1e-8, atol=1e-9)
+        np.testing.assert_allclose(
+            inner(cotangent, moved.detach().numpy()), expected, rtol=1e-5 if narrow else 1e-8, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
@@ -112,7 +115,7 @@ def test_jacobians_forward_and_backward_are_equal(op: Op, sample: Sample) -> Non
     argnums = tuple(range(len(xs)))
     for forward, backward in zip(jacfwd(f, argnums)(*xs), jacobian(f, argnums)(*xs), strict=True):
         rtol = 1e-5 if forward.dtype is not backward.dtype else 1e-9  # a cast
-        np.testing.assert_allclose(forward.numpy(), backward.numpy(), rtol=rtol, atol=1e-11)
+        np.testing.assert_allclose(forward.detach().numpy(), backward.detach().numpy(), rtol=rtol, atol=1e-11)
 
 
 def test_most_operations_have_a_tangent_rule_of_their_own() -> None:
@@ -173,11 +176,11 @@ def test_tangents_record_where_something_around_does() -> None:
     x, w = asarray([0.3, -1.0], dtype="float64"), Tensor(2.0, dtype="float64")
     _, t = jvp(lambda x: (w * x).sin(), [x], [x])
     (t**2).sum().backward()
-    u = w.item() * x.numpy()
-    expected = np.sum(2 * u * np.cos(u) * x.numpy() * (np.cos(u) - u * np.sin(u)))
+    u = w.item() * x.detach().numpy()
+    expected = np.sum(2 * u * np.cos(u) * x.detach().numpy() * (np.cos(u) - u * np.sin(u)))
     np.testing.assert_allclose(w.grad.item(), expected)
     nested = grad(lambda t: (jvp(lambda x: x**3, [x], [t])[1] ** 2).sum())(x)
-    np.testing.assert_allclose(nested.numpy(), 2 * (3 * x.numpy() ** 2) ** 2 * x.numpy())
+    np.testing.assert_allclose(nested.detach().numpy(), 2 * (3 * x.detach().numpy() ** 2) ** 2 * x.detach().numpy())
 
 
 def test_forward_over_forward_is_the_second_derivative() -> None:
@@ -225,7 +228,9 @@ def test_against_torch_nested_in_batches() -> None:
             lambda w, t=torch_transform: (torch.func.vmap(t(theirs(w)))(torch.tensor(xs)) ** 2).sum()
         )(torch.tensor(w))
         atol = 1e-12 * float(expected.abs().max())
-        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-9, atol=atol, err_msg=name)
+        np.testing.assert_allclose(
+            found.detach().numpy(), expected.detach().numpy(), rtol=1e-9, atol=atol, err_msg=name
+        )
 
 
 # ── custom_jvp ───────────────────────────────────────────────────────────────────────────────────────────────

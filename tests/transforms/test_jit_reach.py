@@ -42,7 +42,7 @@ def fixed(*numbers: float) -> Tensor:
 
 def numbers(tree: Any) -> Any:
     if isinstance(tree, Tensor):
-        return tree.shape, tree.dtype.name, tree.requires_grad, Near(tree.numpy())
+        return tree.shape, tree.dtype.name, tree.requires_grad, Near(tree.detach().numpy())
     return [numbers(x) for x in tree] if isinstance(tree, (list, tuple)) else tree
 
 

@@ -255,8 +255,8 @@ def composed(stop: str, derivative: str, place: str, batch: str) -> tuple[Any, A
         try:
             with mg.no_grad():  # parameters that are closed over record nothing beyond
                 first = whole(point)
-                found.append([x.numpy() for x in mg_leaves(whole(point))] if jitted else None)
-                again = [x.numpy() for x in mg_leaves(first)]
+                found.append([x.detach().numpy() for x in mg_leaves(whole(point))] if jitted else None)
+                again = [x.detach().numpy() for x in mg_leaves(first)]
                 found[-1] = [*(found[-1] or again), *again]
         except (GraphError, TransformError) as error:
             found.append(type(error))
@@ -332,6 +332,23 @@ def test_create_graph_through_a_hard_sample_of_gumbel_softmax() -> None:
     expected = loss(f)
     assert any(expected)
     assert np.allclose(loss(jit(f)), expected)
+
+
+def test_a_recorded_derivative_of_dropout_has_the_numbers_of_its_own_call() -> None:
+    def found(f: Any) -> list[Any]:
+        mg.random.manual_seed(3)
+        seen = []
+        for _ in range(3):
+            w = Tensor([0.5, -1.0, 2.0, 0.3, 1.5, -0.7, 0.9, 1.1], dtype="float64")
+            f(w).backward(create_graph=True)
+            (w.grad**2).sum().backward()
+            seen.append(w.grad.tolist())
+        return seen
+
+    f = lambda w: mg.dropout(w**3, 0.5).sum()  # noqa: E731
+    expected = found(f)
+    assert expected[0] != expected[1] != expected[2]
+    assert np.allclose(found(jit(f)), expected)
 
 
 def test_rules_within_rules_are_refused_beyond_the_fourth_order() -> None:

@@ -31,6 +31,7 @@ from micrograd_core import (
     zeros,
 )
 from micrograd_core.array import functions
+from micrograd_core.conformance import cases
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, ShapeError, TransformError
 from micrograd_core.ops import TABLE, Array, Op, Sample
 
@@ -58,14 +59,14 @@ def jacobian_of_f(x: Any) -> Any:
 def test_products_with_the_jacobian(records: bool) -> None:
     x, u, v = Tensor(X, requires_grad=records), np.array([1.0, -2.0]), np.array([0.2, 0.5, -1.0])
     value, pull = vjp(f, x)
-    np.testing.assert_allclose(value.numpy(), f(plain(X)).numpy())
+    np.testing.assert_allclose(value.detach().numpy(), f(plain(X)).detach().numpy())
     for scale in (1.0, 3.0):  # as often as wanted
         (g,) = pull(plain(scale * u))
-        np.testing.assert_allclose(g.numpy(), scale * u @ jacobian_of_f(X))
+        np.testing.assert_allclose(g.detach().numpy(), scale * u @ jacobian_of_f(X))
         assert g.requires_grad is value.requires_grad is records
     value, tangent = jvp(f, [x], [plain(v)])
-    np.testing.assert_allclose(value.numpy(), f(plain(X)).numpy())
-    np.testing.assert_allclose(tangent.numpy(), jacobian_of_f(X) @ v)
+    np.testing.assert_allclose(value.detach().numpy(), f(plain(X)).detach().numpy())
+    np.testing.assert_allclose(tangent.detach().numpy(), jacobian_of_f(X) @ v)
     assert tangent.requires_grad is records
     assert x.grad is None
 
@@ -74,7 +75,7 @@ def test_products_with_the_jacobian(records: bool) -> None:
 def test_the_jacobian(records: bool, device: Device) -> None:
     x = Tensor(X, requires_grad=records, device=device)
     found = jacobian(lambda x: (plain(A, device=device) @ x.sin()) * (x * x).sum())(x)
-    np.testing.assert_allclose(found.numpy(), jacobian_of_f(X), rtol=1e-12)
+    np.testing.assert_allclose(found.detach().numpy(), jacobian_of_f(X), rtol=1e-12)
     assert found.device is device
     assert found.requires_grad is records
 
@@ -83,15 +84,15 @@ def test_the_hessian_is_symmetric_and_right() -> None:
     def g(x: Tensor) -> Tensor:
         return (x**3).sum() * x[0] + (x[1] * x[2]).exp()
 
-    found = hessian(g)(plain(X)).numpy()
+    found = hessian(g)(plain(X)).detach().numpy()
     np.testing.assert_allclose(found, found.T)
     for i, column in enumerate(np.eye(3)):
         step = 1e-6
-        up, down = (grad(g)(plain(X + sign * step * column)).numpy() for sign in (1, -1))
+        up, down = (grad(g)(plain(X + sign * step * column)).detach().numpy() for sign in (1, -1))
         np.testing.assert_allclose(found[i], (up - down) / (2 * step), rtol=1e-7, atol=1e-8)
     v = np.array([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(hvp(g, plain(X), plain(v)).numpy(), found @ v)
-    np.testing.assert_allclose(jvp(grad(g), [plain(X)], [plain(v)])[1].numpy(), found @ v)
+    np.testing.assert_allclose(hvp(g, plain(X), plain(v)).detach().numpy(), found @ v)
+    np.testing.assert_allclose(jvp(grad(g), [plain(X)], [plain(v)])[1].detach().numpy(), found @ v)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
@@ -112,13 +113,13 @@ def test_against_torch() -> None:
         theirs_found = torch.func.jacrev(theirs, argnums)(tx, tw)
         pairs = [(ours_found, theirs_found)] if isinstance(argnums, int) else zip(ours_found, theirs_found, strict=True)
         for a, b in pairs:
-            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-12)
-    h = hessian(lambda x: ours(x, plain(w))[0, 0] ** 2)(plain(x)).numpy()
-    expected = torch.func.hessian(lambda x: theirs(x, tw)[0, 0] ** 2)(tx).numpy()
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
+    h = hessian(lambda x: ours(x, plain(w))[0, 0] ** 2)(plain(x)).detach().numpy()
+    expected = torch.func.hessian(lambda x: theirs(x, tw)[0, 0] ** 2)(tx).detach().numpy()
     np.testing.assert_allclose(h, expected, rtol=1e-9, atol=1e-12)
-    ours_t = jvp(lambda x: ours(x, plain(w)), [plain(x)], [plain(v)])[1].numpy()
+    ours_t = jvp(lambda x: ours(x, plain(w)), [plain(x)], [plain(v)])[1].detach().numpy()
     np.testing.assert_allclose(
-        ours_t, torch.func.jvp(lambda x: theirs(x, tw), (tx,), (tv,))[1].numpy(), rtol=1e-9, atol=1e-12
+        ours_t, torch.func.jvp(lambda x: theirs(x, tw), (tx,), (tv,))[1].detach().numpy(), rtol=1e-9, atol=1e-12
     )
 
 
@@ -132,7 +133,7 @@ def test_jacobians_are_differentiable_and_nest() -> None:
         np.testing.assert_allclose(x.grad.tolist()[i], (up - down) / (2 * step), rtol=1e-6)
     third = jacobian(jacobian(jacobian(lambda x: (x**4).sum())))(plain([2.0])).item()
     assert third == 48.0
-    cubes = jacobian(jacobian(lambda x: x**3))(plain([1.0, 2.0])).numpy()
+    cubes = jacobian(jacobian(lambda x: x**3))(plain([1.0, 2.0])).detach().numpy()
     assert cubes.shape == (2, 2, 2)
     assert (cubes[0, 0, 0], cubes[1, 1, 1], cubes.sum()) == (6.0, 12.0, 18.0)
 
@@ -169,7 +170,7 @@ def test_gradients_have_the_structure_of_the_arguments() -> None:
     expected = grad(lambda w, b: model({"layers": [w], "bias": b}, x), argnums=(0, 1))(
         params["layers"][0], params["bias"]
     )
-    np.testing.assert_allclose(found["layers"][0].numpy(), expected[0].numpy())
+    np.testing.assert_allclose(found["layers"][0].detach().numpy(), expected[0].detach().numpy())
     np.testing.assert_allclose(found["bias"].numpy(), expected[1].numpy())
     pair = grad(lambda p: (p.left * p.right).sum())(Pair(plain([2.0]), plain([3.0])))
     assert isinstance(pair, Pair)
@@ -181,14 +182,14 @@ def test_jacobians_and_hessians_of_structures() -> None:
     found = jacobian(lambda p, x: {"y": x @ p["layers"][0], "z": (p["bias"] * 2,)}, argnums=(0, 1))(params, x)
     assert found["y"][0]["layers"][0].shape == (2, 3, 2)
     assert found["y"][0]["bias"].tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    np.testing.assert_allclose(found["y"][1].numpy(), PARAMS["layers"][0].T)
+    np.testing.assert_allclose(found["y"][1].detach().numpy(), PARAMS["layers"][0].T)
     np.testing.assert_allclose(found["z"][0][0]["bias"].numpy(), 2 * np.eye(2))
     h = hessian(model)(params, x)
     flat = hessian(lambda b: model({**params, "bias": b}, x))(params["bias"])
     np.testing.assert_allclose(h["bias"]["bias"].numpy(), flat.numpy())
     assert h["bias"]["layers"][0].shape == (2, 3, 2)
     np.testing.assert_allclose(
-        h["bias"]["layers"][0].numpy(), np.moveaxis(h["layers"][0]["bias"].numpy(), -1, 0), atol=1e-15
+        h["bias"]["layers"][0].detach().numpy(), np.moveaxis(h["layers"][0]["bias"].detach().numpy(), -1, 0), atol=1e-15
     )
 
 
@@ -201,7 +202,7 @@ def test_vjp_and_jvp_of_structures() -> None:
     _, pull = vjp(g, params, x)
     gp, gx = pull({"y": plain([1.0, 2.0]), "s": (plain(10.0),)})
     assert gp["bias"].tolist() == [1.0, 2.0]
-    np.testing.assert_allclose(gx.numpy(), PARAMS["layers"][0] @ [1.0, 2.0] + 10)
+    np.testing.assert_allclose(gx.detach().numpy(), PARAMS["layers"][0] @ [1.0, 2.0] + 10)
     tangents = ({"layers": [zeros((3, 2), dtype="float64")], "bias": plain([1.0, 0.0])}, plain([1.0, 1.0, 1.0]))
     _, out = jvp(g, (params, x), tangents)
     np.testing.assert_allclose(out["y"].numpy(), PARAMS["layers"][0].sum(0) + np.array([1.0, 0.0]))
@@ -268,12 +269,12 @@ BATCHABLE = [
 ]
 
 
-def draw(sample: Sample, seed: int) -> list[Any]:
+def operands_of(sample: Sample, seed: int) -> list[Any]:
     return [
         np.array(values, dtype=operand.dtype or "float64").reshape(operand.shape)
         if isinstance(operand, Array)
         else values
-        for operand, values in zip(sample.operands, sample.draw(seed), strict=True)
+        for operand, values in zip(sample.operands, cases.draw(sample, seed), strict=True)
     ]
 
 
@@ -291,7 +292,7 @@ def flat(result: Any) -> list[Tensor]:
 @pytest.mark.filterwarnings("ignore:vmap. there is no batching rule for 'argwhere'")
 def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
     """Each operand batched alone, and all together, against a loop; and the gradients."""
-    drawn = [draw(sample, seed) for seed in range(SIZE)]
+    drawn = [operands_of(sample, seed) for seed in range(SIZE)]
     arrays = [i for i, operand in enumerate(sample.operands) if isinstance(operand, Array)]
     for batched in {*((i,) for i in arrays), tuple(arrays)}:
         given = [
@@ -319,7 +320,9 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
         for i, result in enumerate(found):
             each = [part[i] for part in expected]
             assert result.dtype is each[0].dtype
-            np.testing.assert_allclose(result.numpy(), np.stack([x.numpy() for x in each]), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(
+                result.detach().numpy(), np.stack([x.detach().numpy() for x in each]), rtol=1e-12, atol=1e-14
+            )
             if not result.requires_grad:
                 continue
             for x in (result, *each):
@@ -334,35 +337,37 @@ def test_batches_of_every_operation(op: Op, sample: Sample) -> None:
 
 
 def test_no_operation_of_the_table_needs_a_loop() -> None:
-    from micrograd_core.transforms.batching import _rule
+    from micrograd_core.transforms.vmap import _rule
 
     assert [op.name for op in TABLE.values() if op.operands and op.compose is None and _rule(op) is None] == []
 
 
 def test_an_operation_without_a_rule_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from micrograd_core.transforms import batching
-    from micrograd_core.transforms.batching import BatchTable
+    from micrograd_core.transforms import vmap as module
+    from micrograd_core.transforms.vmap import BatchTable
 
-    monkeypatch.setattr(batching, "_rule", lambda op: None)
+    monkeypatch.setattr(module, "_rule", lambda op: None)
     x = plain(A)
     monkeypatch.setattr(x._kernels, "batched", {}, raising=False)  # tables bind their operations once
     with pytest.warns(RuntimeWarning, match="no batching rule for 'sin'; it runs once for each of the 2 examples"):
         found = vmap(lambda x: x.sin())(x)
-    np.testing.assert_allclose(found.numpy(), np.sin(A))
+    np.testing.assert_allclose(found.detach().numpy(), np.sin(A))
     assert isinstance(BatchTable.over(x._kernels, 1), BatchTable)
 
 
 def test_axes_in_and_out() -> None:
     x, y = plain(np.arange(24.0).reshape(2, 3, 4)), plain(np.arange(3.0))
     found = vmap(lambda x, y: x * y + x.sum(), in_axes=(1, 0), out_axes=-1)(x, y)
-    expected = np.stack([x.numpy()[:, i] * i + x.numpy()[:, i].sum() for i in range(3)], axis=-1)
-    np.testing.assert_allclose(found.numpy(), expected)
+    expected = np.stack([x.detach().numpy()[:, i] * i + x.detach().numpy()[:, i].sum() for i in range(3)], axis=-1)
+    np.testing.assert_allclose(found.detach().numpy(), expected)
     pair = vmap(lambda p: (p["a"] + p["b"][0], p["a"].sum()), in_axes=({"a": 0, "b": None},), out_axes=(1, 0))(
         {"a": plain(A), "b": [plain(X)]}
     )
-    np.testing.assert_allclose(pair[0].numpy(), (A + X).T)
-    np.testing.assert_allclose(pair[1].numpy(), A.sum(1))
-    np.testing.assert_allclose(vmap(lambda x, *, y: x @ y)(plain(A), y=plain(2 * A)).numpy(), 2 * (A * A).sum(1))
+    np.testing.assert_allclose(pair[0].detach().numpy(), (A + X).T)
+    np.testing.assert_allclose(pair[1].detach().numpy(), A.sum(1))
+    np.testing.assert_allclose(
+        vmap(lambda x, *, y: x @ y)(plain(A), y=plain(2 * A)).detach().numpy(), 2 * (A * A).sum(1)
+    )
     assert vmap(lambda x: 2.0)(plain(A)).tolist() == [2.0, 2.0]
     assert vmap(lambda x: plain(X), out_axes=1)(plain(A)).shape == (3, 2)
 
@@ -370,25 +375,25 @@ def test_axes_in_and_out() -> None:
 def test_batches_nest_and_compose_with_gradients_both_ways() -> None:
     x, w = plain(A), Tensor(X)
     outer = vmap(lambda a: vmap(lambda b: a * b)(plain(X)))(plain(X))
-    np.testing.assert_allclose(outer.numpy(), np.outer(X, X))
+    np.testing.assert_allclose(outer.detach().numpy(), np.outer(X, X))
     cross = vmap(lambda a: vmap(lambda b: (a * b).sum() + a[0])(x))(x)
-    np.testing.assert_allclose(cross.numpy(), A @ A.T + A[:, :1])
+    np.testing.assert_allclose(cross.detach().numpy(), A @ A.T + A[:, :1])
 
     def loss(w: Tensor, x: Tensor) -> Tensor:
         return ((w * x).sum() - 1) ** 2
 
     per_example = vmap(grad(loss), in_axes=(None, 0))(w, x)
     expected = np.stack([2 * (X @ row - 1) * row for row in A])
-    np.testing.assert_allclose(per_example.numpy(), expected)
+    np.testing.assert_allclose(per_example.detach().numpy(), expected)
     per_example.sum().backward()  # through the gradient, to what was closed over by nobody: the argument w
     assert w.grad is not None
     np.testing.assert_allclose(w.grad.numpy(), sum(2 * row * row.sum() for row in A))
     total = grad(lambda w: vmap(lambda x: loss(w, x))(x).sum())(plain(X))
-    np.testing.assert_allclose(total.numpy(), expected.sum(0))
+    np.testing.assert_allclose(total.detach().numpy(), expected.sum(0))
     hessians = vmap(hessian(loss), in_axes=(None, 0))(plain(X), x)
-    np.testing.assert_allclose(hessians.numpy(), np.stack([2 * np.outer(row, row) for row in A]))
+    np.testing.assert_allclose(hessians.detach().numpy(), np.stack([2 * np.outer(row, row) for row in A]))
     jacobians = vmap(jacobian(lambda x: x.sin()))(x)
-    np.testing.assert_allclose(jacobians.numpy(), np.stack([np.diag(np.cos(row)) for row in A]))
+    np.testing.assert_allclose(jacobians.detach().numpy(), np.stack([np.diag(np.cos(row)) for row in A]))
 
 
 def test_second_derivatives_through_a_batch() -> None:
@@ -405,7 +410,7 @@ def test_closed_over_tensors_and_constants_are_shared() -> None:
         return F["where"](mask, x, 0.0) * w + zeros(3, dtype="float64") + F["concat"]([x[:1], w[1:]])
 
     found = vmap(g)(plain(A))
-    np.testing.assert_allclose(found.numpy(), A * [1, 0, 1] * X + np.stack([[a, *X[1:]] for a in A[:, 0]]))
+    np.testing.assert_allclose(found.detach().numpy(), A * [1, 0, 1] * X + np.stack([[a, *X[1:]] for a in A[:, 0]]))
     found.sum().backward()
     assert w.grad is not None
     np.testing.assert_allclose(w.grad.numpy(), A.sum(0) * [1, 0, 1] + [0, 2, 2])
@@ -418,7 +423,9 @@ def test_writes_inside_vmap() -> None:
         y += 1
         return y
 
-    np.testing.assert_allclose(vmap(g)(plain(A)).numpy(), np.stack([[10 * a[1] + 1, a[1] + 1, a[2] + 1] for a in A]))
+    np.testing.assert_allclose(
+        vmap(g)(plain(A)).detach().numpy(), np.stack([[10 * a[1] + 1, a[1] + 1, a[2] + 1] for a in A])
+    )
 
     def into_unbatched(x: Tensor) -> Tensor:
         y = zeros(3, dtype="float64")
@@ -435,12 +442,14 @@ def test_modules_losses_and_moves_inside_vmap(rawbuffer_device: Device) -> None:
     layer = nn.Linear(3, 2, dtype="float64")
     x, t = plain(A), asarray([0, 1])
     losses = vmap(lambda x, t: nn.cross_entropy(layer(x), t))(x, t)
-    np.testing.assert_allclose(losses.numpy(), F["cross_entropy"](layer(x), t, reduction="none").numpy())
+    np.testing.assert_allclose(
+        losses.detach().numpy(), F["cross_entropy"](layer(x), t, reduction="none").detach().numpy()
+    )
     moved = vmap(lambda x: (x.to(rawbuffer_device) * 2).to("cpu") + x)(Tensor(A))
-    np.testing.assert_allclose(moved.numpy(), 3 * A)
+    np.testing.assert_allclose(moved.detach().numpy(), 3 * A)
     moved.sum().backward()
     there = jacobian(lambda x: (x.to(rawbuffer_device) ** 2).to("cpu"))(plain(X))
-    np.testing.assert_allclose(there.numpy(), np.diag(2 * X))
+    np.testing.assert_allclose(there.detach().numpy(), np.diag(2 * X))
 
 
 def draws(x: Tensor, generator: Any) -> Tensor:
@@ -461,14 +470,14 @@ def test_random_numbers_inside_vmap_are_refused_unless_it_says_which() -> None:
 
 def test_random_numbers_inside_vmap_are_the_same_or_those_of_a_greater_draw() -> None:
     ones = plain(np.ones((4, 3)))
-    same = vmap(lambda x: draws(x, random.Generator(0)), randomness="same")(ones).numpy()
-    np.testing.assert_array_equal(same, np.stack([draws(ones[0], random.Generator(0)).numpy()] * 4))
+    same = vmap(lambda x: draws(x, random.Generator(0)), randomness="same")(ones).detach().numpy()
+    np.testing.assert_array_equal(same, np.stack([draws(ones[0], random.Generator(0)).detach().numpy()] * 4))
     g = random.Generator(0)
-    different = vmap(lambda x: draws(x, g), randomness="different")(ones).numpy()
+    different = vmap(lambda x: draws(x, g), randomness="different")(ones).detach().numpy()
     assert len({tuple(row) for row in different}) == 4
-    whole = vmap(lambda x: random.uniform(3, generator=g), randomness="different")(ones).numpy()
+    whole = vmap(lambda x: random.uniform(3, generator=g), randomness="different")(ones).detach().numpy()
     g.state = g.state[0], g.state[1] - 2, g.state[2]
-    np.testing.assert_array_equal(whole, random.uniform((4, 3), generator=g).numpy())
+    np.testing.assert_array_equal(whole, random.uniform((4, 3), generator=g).detach().numpy())
     before = g.state
     vmap(lambda x: random.permutation(5, generator=g), randomness="different")(ones)
     assert g.state[1] == before[1] + 8  # nobody else is given these numbers
@@ -479,7 +488,7 @@ def test_random_numbers_inside_vmap_are_the_same_or_those_of_a_greater_draw() ->
 @pytest.mark.parametrize("outer", ["same", "different"])
 def test_nested_batches_each_say_what_their_random_numbers_are(outer: str, inner: str) -> None:
     def nested(f: Any) -> Any:
-        return vmap(vmap(f, randomness=inner), randomness=outer)(plain(np.ones((3, 4, 20)))).numpy()
+        return vmap(vmap(f, randomness=inner), randomness=outer)(plain(np.ones((3, 4, 20)))).detach().numpy()
 
     def mask(x: Tensor) -> Tensor:
         return F["dropout"](x, 0.5, generator=g)
@@ -628,12 +637,12 @@ def test_complex_functions_follow_pytorchs_convention() -> None:
 
     value, pull = vjp(ours, asarray(z))
     expected, their_pull = torch.func.vjp(theirs, torch.tensor(z))
-    np.testing.assert_allclose(value.numpy(), expected.numpy())
-    np.testing.assert_allclose(pull(asarray(g))[0].numpy(), their_pull(torch.tensor(g))[0].numpy())
+    np.testing.assert_allclose(value.detach().numpy(), expected.detach().numpy())
+    np.testing.assert_allclose(pull(asarray(g))[0].detach().numpy(), their_pull(torch.tensor(g))[0].detach().numpy())
     tangent = jvp(ours, [asarray(z)], [asarray(v)])[1]
     step = 1e-6
-    up, down = (theirs(torch.tensor(z + sign * step * v)).numpy() for sign in (1, -1))
-    np.testing.assert_allclose(tangent.numpy(), (up - down) / (2 * step), rtol=1e-8)
+    up, down = (theirs(torch.tensor(z + sign * step * v)).detach().numpy() for sign in (1, -1))
+    np.testing.assert_allclose(tangent.detach().numpy(), (up - down) / (2 * step), rtol=1e-8)
     with pytest.raises(DTypeError, match="use vjp or jvp"):
         jacobian(ours)(asarray(z))
 
@@ -642,9 +651,9 @@ def test_factorisations_inside_transforms() -> None:
     from micrograd_core import linalg
 
     a = np.stack([A @ A.T + shift * np.eye(2) for shift in (0.0, 1.0, 2.0)])
-    found = vmap(jacobian(lambda a: linalg.eigh(a).eigenvalues))(asarray(a)).numpy()
+    found = vmap(jacobian(lambda a: linalg.eigh(a).eigenvalues))(asarray(a)).detach().numpy()
     vectors = np.linalg.eigh(a).eigenvectors
     np.testing.assert_allclose(found, np.einsum("bik,bjk->bkij", vectors, vectors))
     inverse = np.linalg.inv(a[0])
-    second = hessian(lambda a: linalg.slogdet(a).logabsdet)(asarray(a[0])).numpy()
+    second = hessian(lambda a: linalg.slogdet(a).logabsdet)(asarray(a[0])).detach().numpy()
     np.testing.assert_allclose(second, -np.einsum("jk,li->ijkl", inverse, inverse))

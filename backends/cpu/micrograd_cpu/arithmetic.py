@@ -69,13 +69,13 @@ def arithmetic(
             return None
         last = ""
         for line in lines:
-            last = entry.value(line.format(*map(text, step.operands), last=last))
+            last = entry.emit(line.format(*map(text, step.operands), last=last))
         values.append(last)
     outputs = iter(program.outputs)
     for i, shape in enumerate(shapes, len(given)):
         pointer = entry.elements(i)
         for element in range(int(np.prod(shape))):
-            entry.do(f"  store double {text(next(outputs))}, ptr {entry.moved(pointer, 8 * element)}")
+            entry.do(f"store double {text(next(outputs))}, ptr {entry.moved(pointer, 8 * element)}")
     llvm = entry.whole()
     held = library(llvm, ["scalars"], quickly=True)
     types = [(float, None) if shape is None else (np.ndarray, _FLOAT64) for shape in given]

@@ -15,18 +15,19 @@ LETTERS: Final = {"float32": "s", "float64": "d"}
 
 
 @cache
-def product(name: str) -> int:
-    """Where ``cblas_?gemm`` with integers of 64 bits is, of a dtype; 0 where NumPy has another BLAS."""
+def routines(name: str) -> dict[str, int]:
+    """Where ``gemm`` and ``gemv`` with integers of 64 bits are, of a dtype; empty where NumPy has another BLAS."""
     letter = LETTERS.get(name, "")
     folder = Path(np.__file__).resolve().parent
     for path in [*folder.parent.glob("numpy.libs/*openblas64_*"), *folder.glob(".dylibs/*openblas64_*")]:
         try:
-            function: Any = getattr(ctypes.CDLL(str(path)), f"scipy_cblas_{letter}gemm64_")
+            library = ctypes.CDLL(str(path))
+            found: Any = {kind: getattr(library, f"scipy_cblas_{letter}{kind}64_") for kind in ("gemm", "gemv")}
         except (OSError, AttributeError):
             continue
-        if letter and _is_right(function, np.dtype(name)):
-            return ctypes.cast(function, ctypes.c_void_p).value or 0
-    return 0
+        if letter and _is_right(found["gemm"], np.dtype(name)):
+            return {kind: ctypes.cast(each, ctypes.c_void_p).value or 0 for kind, each in found.items()}
+    return {}
 
 
 def _is_right(function: Any, dtype: Any) -> bool:

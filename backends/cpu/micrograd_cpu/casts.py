@@ -8,6 +8,7 @@ small arrays become wider integers first, and large ones go through a nest, with
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from micrograd_core.dtypes import DTYPES
 from micrograd_cpu import eager
 from micrograd_cpu.eager import declines
-from micrograd_cpu.half import Half, as_half, wide
+from micrograd_cpu.half import as_half, wide
 
 _INT32, _INT64 = np.dtype("int32"), np.dtype("int64")
 
@@ -42,7 +43,7 @@ def _composed(k: Any, x: Any, *, dtype: Any) -> Any:
     return k.astype(x, dtype=DTYPES[dtype.name])
 
 
-_large: Final = eager.compiled(_composed, declines, _composed)
+_large: Final = eager.compiled(_composed, declines)
 
 
 def saturated(x: Any, dtype: Any) -> Any:
@@ -59,24 +60,19 @@ def saturated(x: Any, dtype: Any) -> Any:
 
 def to_integers(x: Any, dtype: Any) -> Any:
     """An array of floats as one of integers."""
-    if x.__class__ is Half:
-        x = wide(x)
-    narrow = dtype.itemsize < 4
-    told = dtype.kind == "i" and not narrow
-    if x.size >= eager.SMALL and x.flags.c_contiguous and not (told and _TELLS):
+    x = wide(x)
+    exact = dtype.kind == "i" and dtype.itemsize >= 4
+    if x.size >= eager.SMALL and x.flags.c_contiguous and not (exact and _TELLS):
         found = _large(x, dtype=dtype)
         if found is not NotImplemented:
             return found
-    if not _TELLS:
-        return saturated(x, dtype)
-    try:
-        if told:
-            return checked(x.astype, dtype)
-        between = checked(x.astype, _INT32 if narrow else _INT64)
-    except FloatingPointError:
-        return saturated(x, dtype)
-    result = between.astype(dtype)
-    return result if (result == between).all() else saturated(x, dtype)
+    if _TELLS:
+        with suppress(FloatingPointError):
+            between = checked(x.astype, dtype if exact else _INT32 if dtype.itemsize < 4 else _INT64)
+            result = between if exact else between.astype(dtype)
+            if exact or (result == between).all():
+                return result
+    return saturated(x, dtype)
 
 
 def astype(x: Any, *, dtype: Any) -> Any:

@@ -24,17 +24,19 @@ from micrograd_core.compiler.nests import Compute, Draw, Nest
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, operation
 from micrograd_core.compiler.specs import TensorSpec
+from micrograd_core.dtypes import float16
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, contiguous_strides
 from micrograd_cpu import blas, entries
-from micrograd_cpu.entries import STACK, SegmentEntry, weight
+from micrograd_cpu.entries import STACK, SegmentEntry
 from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import module, modules
 from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.refusals import checked
 from micrograd_cpu.scalars import covers
-from micrograd_cpu.segments import Product, Segment, Step, count, empty, makes, reads, segments, types_of
+from micrograd_cpu.segments import Planned, Product, Segment, count, empty, segments
+from micrograd_cpu.target import converts_float16
 from micrograd_cpu.threads import multiplied, ranges_of, together
 
 LAYOUTS: Final = 8
@@ -51,7 +53,8 @@ DEAR_LINE: Final = 24
 
 def function(program: Program, backend: Any) -> Callable[..., Any]:
     """A program as one function of its input handles."""
-    if program.types and entries.compiles():
+    needs_float16 = any(x.dtype is float16 for x in program.types)  # LLVM would call functions that nobody has
+    if program.types and entries.compiles() and (converts_float16() or not needs_float16):
         return Compiled(program, backend).function()
     return by_kernels(program, backend)
 
@@ -95,7 +98,7 @@ class Compiled:
         return module([step.nest for step in planned.steps if isinstance(step, Run)])
 
     def specialised(self, handles: Sequence[Any]) -> tuple[Any, ...]:
-        """The same of inputs that look new."""
+        """The results for inputs whose layouts have not been seen."""
         if len(handles) != self.inputs:
             raise TypeError(f"the program takes {self.inputs} handles; got {len(handles)}")
         arrays = tuple([_whole(x) for x in handles])
@@ -138,7 +141,7 @@ class Compiled:
                 run.step([f"v{n} = contiguous(v{n})" for n in turned], turned)
             else:
                 lines = self.called(step, next(functions), run, run.inputs if i == 0 else [])
-                run.step(lines, (*reads(step), *makes(step)))
+                run.step(lines, (*step.inputs, *step.outputs))
         outputs = plan.outputs[: len(plan.outputs) - self.flags]
         if self.flags:
             flags = plan.outputs[-self.flags :]
@@ -156,12 +159,12 @@ class Compiled:
     def called(self, step: Run | Product | Segment, function: Any, run: Function, inputs: list[str]) -> list[str]:
         """The call of a segment, or of a step that threads share, as Python; `inputs` are looked at, too."""
         lines, name = [], run.constant(function)
-        for n, x in zip(makes(step), types_of(step), strict=True):
+        for n, x in zip(step.outputs, step.types, strict=True):
             text = f"empty({run.constant(x.shape)}, {run.constant(self.backend.dtypes[x.dtype.name])})"
             lines.append(f"v{n} = half({text})" if x.dtype.bits == 16 and x.dtype.is_floating else f"v{n} = {text}")
-        given = [f"v{n}" for n in (*reads(step), *makes(step))]
+        given = [f"v{n}" for n in (*step.inputs, *step.outputs)]
         if isinstance(step, Product):
-            address = run.constant(np.array([blas.product(step.type.dtype.name)], "uint64"))
+            address = run.constant(np.array([blas.routines(step.types[0].dtype.name)[step.routine]], "uint64"))
             return [*lines, f"multiplied({name}, {count(step)}, {', '.join([address, *given])})"]
         if isinstance(step, Run):
             return [*lines, f"together({name}, {count(step)}, {ranges_of(work(step.nest))}, {', '.join(given)})"]
@@ -204,12 +207,12 @@ def contiguous(x: Any) -> Any:
 
 def _multiplied(x: TensorSpec) -> bool:
     """Whether BLAS is called for a product."""
-    return blas.product(x.dtype.name) != 0
+    return bool(blas.routines(x.dtype.name))
 
 
 def _shared(step: Run | Product) -> bool:
     """Whether threads share a nest, or a stack of products. One product is OpenBLAS's own threads' to share."""
-    return count(step) > 1 and weight(step, work) >= LARGE and not empty(step)
+    return count(step) > 1 and weight(step) >= LARGE and not empty(step)
 
 
 def _single(step: Segment) -> bool:
@@ -218,7 +221,9 @@ def _single(step: Segment) -> bool:
     return ALONE[0] < largest <= ALONE[1] and alone() is not None
 
 
-def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequence[Any]) -> Iterator[Callable[..., Any]]:
+def _functions(
+    steps: Sequence[Planned], layouts: Sequence[Layout], dtypes: Sequence[Any]
+) -> Iterator[Callable[..., Any]]:
     """Of each segment, a function of arrays; of a nest that threads share, `entries.share`."""
     from micrograd_cpu.objects import library
 
@@ -233,7 +238,7 @@ def _functions(steps: Sequence[Step], layouts: Sequence[Layout], dtypes: Sequenc
     for i, step in enumerate(steps):
         if isinstance(step, Segment):
             entry = SegmentEntry(f"call{i}", step, layouts if i == 0 else (), [x.itemsize for x in dtypes])
-            texts[f"call{i}"] = entry.text(names, sum(weight(x, work) for x in step.steps))
+            texts[f"call{i}"] = entry.text(names, sum(weight(x) for x in step.steps))
         elif not isinstance(step, Call):
             texts[f"share{i}"] = entries.share(f"share{i}", names[id(step)], entries.arrays(step))
     called = [*[entries.ranged(names[id(x)], x) for x in products], *texts.values()]
@@ -267,6 +272,13 @@ _CALLED: Final = re.compile(r"call void @((?:nest|product)\d+)\(")
 
 
 # ── weights ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def weight(step: Run | Product) -> int:
+    """How long a step takes, in elements of a sum; small products take longer."""
+    if isinstance(step, Run):
+        return work(step.nest)
+    return math.prod(step.sizes) * math.prod(step.stack) // (4 if step.stack else 8)
 
 
 def work(nest: Nest) -> int:

@@ -15,12 +15,13 @@ have 64 bytes there are 32, for 8 channels. The weight is read where it lies, in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Final
 
 from micrograd_cpu.convolution import FIELDS, PHASE
 from micrograd_cpu.entries import part
-from micrograd_cpu.llvm import Loops
+from micrograd_cpu.lines import Lines
 
 WIDE: Final = 3
 """Vectors, or elements of the kernel, of a tile."""
@@ -28,7 +29,7 @@ SHORT: Final = ", !llvm.loop !0"
 """Of a loop that LLVM would prepare for more turns than it has."""
 
 
-class Code(Loops):
+class Code(Lines):
     """A function's text: `arguments` are ``type %name``."""
 
     def __init__(self, type: str, width: int) -> None:
@@ -38,8 +39,7 @@ class Code(Loops):
 
     def whole(self, head: str, arguments: Sequence[str], attribute: str = "") -> str:
         """The whole."""
-        body = "\n".join([*self.allocas, *self.lines])
-        return f"define {head}({', '.join(arguments)}) nounwind {attribute} {{\nentry:\n{body}\n  ret void\n}}"
+        return self.defined(f"define {head}({', '.join(arguments)}) nounwind {attribute}")
 
     def add(self, x: str, y: str | int) -> str:
         """A sum of counters."""
@@ -88,17 +88,6 @@ class Code(Loops):
         product = self.emit(f"fmul contract {self.vector} {x}, {y}")
         before = self.read(total, self.vector)
         self.write(self.emit(f"fadd contract {self.vector} {before}, {product}"), total, self.vector)
-
-    def either(self, condition: str, body: Callable[[], None], otherwise: Callable[[], None]) -> None:
-        """One of two."""
-        self.blocks += 1
-        n = self.blocks
-        self.do(f"br i1 {condition}, label %yes{n}, label %no{n}")
-        for name, each in (("yes", body), ("no", otherwise)):
-            self.label(f"{name}{n}")
-            each()
-            self.do(f"br label %both{n}")
-        self.label(f"both{n}")
 
     def tiled(
         self, lengths: Sequence[str], sizes: Sequence[Sequence[int]], body: Callable[[list[str], list[str]], None]
@@ -157,25 +146,19 @@ def _copy(c: Code) -> str:
         target = c.place("%to", c.times(channel, "%to_channel"), c.times(counter, "%to_row"))
         source = c.place("%from", c.times(channel, "%from_channel"), c.times(counter, "%from_row"))
 
-        def runs() -> None:
-            begin = "0"
-            for count in (c.width, 4, 1):
+        def run(i: str, type: str) -> None:
+            c.write(c.read(c.place(source, i), type), c.place(target, i), type)
 
-                def run(i: str, type: str = f"<{count} x {c.type}>") -> None:
-                    c.write(c.read(c.place(source, i), type), c.place(target, i), type)
+        def one(i: str) -> None:
+            value = c.read(c.place(source, c.times(i, "%from_step")))
+            c.write(value, c.place(target, c.times(i, "%to_step")))
 
-                end = c.emit(f"and i64 %columns, {-count}")
-                c.loop(begin, end, run, count, SHORT)
-                begin = end
-
-        def steps() -> None:
-            def one(i: str) -> None:
-                value = c.read(c.place(source, c.times(i, "%from_step")))
-                c.write(value, c.place(target, c.times(i, "%to_step")))
-
-            c.loop("0", "%columns", one, 1, SHORT)
-
-        c.either(dense, runs, steps)
+        begin = "0"
+        for count in (c.width, 4):
+            end = c.emit(f"select i1 {dense}, i64 {c.emit(f'and i64 %columns, {-count}')}, i64 0")
+            c.loop(begin, end, partial(run, type=f"<{count} x {c.type}>"), count, SHORT)
+            begin = end
+        c.loop(begin, "%columns", one, 1, SHORT)
 
     c.loop("0", "%channels", lambda channel: c.loop("0", "%rows", lambda counter: row(channel, counter)))
     names = "to_channel to_row to_step from_channel from_row from_step channels rows columns".split()

@@ -12,6 +12,7 @@ import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from inspect import unwrap
 from itertools import accumulate
@@ -30,7 +31,10 @@ Compose = Callable[..., Any]
 
 COMPILES: Final = find_spec("llvmlite") is not None
 SMALL: Final = 1 << 14
-"""Elements below which NumPy's kernels are left alone: they take less than 0.1 ms, and a compiler 50 MB of memory."""
+"""Elements below which NumPy's kernels are left alone: they take less than 0.1 ms, and a compiler 50 MB of memory.
+
+Of `ALWAYS` there are no such kernels.
+"""
 KINDS: Final = 512
 """Shapes, layouts and parameters that are remembered of a kernel."""
 TIERS: Final = (1, 256, 2048, 8192, sys.maxsize)
@@ -58,38 +62,33 @@ def declines(*operands: Any, **params: Any) -> Any:
     return NotImplemented
 
 
-def compiled(compose: Compose, otherwise: Kernel, like: Any = None) -> Kernel:
+def compiled(compose: Compose, otherwise: Kernel, always: bool = False) -> Kernel:
     """A kernel that computes a composition in nests, and leaves to another what these do not cover.
 
     Parameters
     ----------
-    like : function, optional
-        A composition that has the kernel's operands and parameters, after ``k``; where `otherwise` has not.
+    always : bool, optional
+        Whether small arrays have a nest, too: one of what takes NumPy dozens of passes.
     """
     if not COMPILES:
         return otherwise
-    array, large = np.ndarray, _runs(compose, otherwise)
+    array, large, plain = np.ndarray, _runs(partial(specialised, compose), otherwise), unwrap(otherwise)
 
-    # With names of its own a kernel takes half as long to decide, which small arrays would notice.
-    plain: Any = unwrap(otherwise)
-    code = (plain if like is None else unwrap(like)).__code__
-    names = code.co_varnames[like is not None : code.co_argcount + code.co_kwonlyargcount]
-    positional, named = names[: code.co_argcount - (like is not None)], names[code.co_argcount - (like is not None) :]
-    given = ", ".join([*positional, *(f"{name}={name}" for name in named)])
-    x = positional[0]
-    text = f"""
-def kernel({", ".join([*positional, *(["*"] if named else []), *named])}):
-    if {x}.__class__ is array and {x}.size >= module.SMALL:
-        return large(({", ".join(positional)},), {{{", ".join(f"{name!r}: {name}" for name in named)}}})
-    return {f"(plain if {x}.__class__ is array and {x}.itemsize > 2 else otherwise)({given})" * (like is None)}
-"""
-    scope = {"array": array, "module": sys.modules[__name__], "large": large, "plain": plain, "otherwise": otherwise}
-    exec(text.replace("return \n", "return NotImplemented\n"), scope)
-    return scope["kernel"]  # type: ignore[no-any-return]
+    def kernel(*operands: Any, **params: Any) -> Any:
+        if always and isinstance(operands[0], (np.float32, np.float64)):  # arrays without axes
+            operands = tuple([np.asarray(y) if isinstance(y, np.floating) else y for y in operands])
+        x = operands[0]
+        if x.__class__ is not array:
+            return otherwise(*operands, **params)
+        if x.size >= SMALL or always:
+            return large(operands, params)
+        return (plain if x.itemsize > 2 else otherwise)(*operands, **params)
+
+    return kernel
 
 
-def _runs(compose: Compose, otherwise: Kernel) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
-    """What runs a composition on operands and parameters, for each kind of them the same function."""
+def _runs(make: Callable[..., Any], otherwise: Kernel) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    """What runs nests on operands and parameters: what `make` makes for each kind of them, or the other kernel."""
     runs: dict[Any, Kernel] = {}
     array = np.ndarray
 
@@ -102,9 +101,7 @@ def _runs(compose: Compose, otherwise: Kernel) -> Callable[[tuple[Any, ...], dic
         if run is None:
             if len(runs) >= KINDS:
                 runs.clear()
-            run = runs[key] = specialised(compose, operands, params) or otherwise
-            if run is otherwise:
-                return otherwise(*operands, **params)
+            run = runs[key] = make(operands, params) or otherwise
         return run(*operands, **params)
 
     return large
@@ -137,18 +134,8 @@ def reduction(name: str) -> Kernel:
 
     if not COMPILES:
         return declines
-    runs: dict[Any, Kernel] = {}
-
-    def kernel(x: Any, **params: Any) -> Any:
-        key = (x.shape, x.strides, x.dtype.char, *params.values())
-        run = runs.get(key)
-        if run is None:
-            if len(runs) >= KINDS:
-                runs.clear()
-            run = runs[key] = _reduction(compose, x, **params) or declines
-        return run(x)
-
-    return kernel
+    large = _runs(lambda operands, params: _reduction(compose, *operands, **params), declines)
+    return lambda x, **params: large((x,), params)
 
 
 def _reduction(compose: Compose, x: Any, *, axis: tuple[int, ...] | None, keepdims: bool, **params: Any) -> Any:
@@ -160,10 +147,10 @@ def _reduction(compose: Compose, x: Any, *, axis: tuple[int, ...] | None, keepdi
         return None
     run = specialised(compose, (x.reshape(shape),), {"axis": axes, **params})
     natural = tuple([n for i, n in enumerate(shape) if i not in axes])
-    return run if run is None or result == natural else lambda x: run(x).reshape(result)
+    return run if run is None or result == natural else lambda x, **_: run(x).reshape(result)
 
 
-def layer_norm_gradients(otherwise: Kernel) -> Kernel:
+def layer_norm_gradients() -> Kernel:
     """A nest by rows for the input, which keeps their means and scales, and one by columns for weight and bias.
 
     As one composition they would pass products to each other, as many as there are elements.
@@ -182,25 +169,29 @@ def layer_norm_gradients(otherwise: Kernel) -> Kernel:
         y = k.multiply(k.subtract(x, mean), scale)
         return k.sum(k.multiply(g, y), axis=others, keepdims=False), k.sum(g, axis=others, keepdims=False)
 
-    rows, columns = _runs(by_rows, declines), _runs(by_columns, declines)
+    rows, columns = (_runs(partial(specialised, each), declines) for each in (by_rows, by_columns))
 
     def kernel(g: Any, x: Any, weight: Any, *, axis: tuple[int, ...], eps: float) -> Any:
-        if x.__class__ is np.ndarray and x.size >= SMALL and x.ndim > len(axis):
+        if x.__class__ is np.ndarray and x.ndim > len(axis):
             found = rows((g, x, weight), {"axis": axis, "eps": eps})
             if found is not NotImplemented:
                 by_x, mean, scale = found
                 sums = columns((g, x, mean, scale), {"axis": axis})
                 if sums is not NotImplemented:
                     return by_x, *sums
-        return otherwise(g, x, weight, axis=axis, eps=eps)
+        return NotImplemented
 
-    return kernel if COMPILES else otherwise
+    return kernel if COMPILES else declines
 
 
 def _per_root_mean_square(k: Any, x: Any, axis: tuple[int, ...], eps: float) -> Any:
     return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
 
 
+ALWAYS: Final = (
+    "times_normal", "gelu_gradient", "layer_norm", "layer_norm_gradients", "batch_norm", "batch_norm_gradients",
+)  # fmt: skip
+"""Those that NumPy takes many passes for."""
 GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
 """Those with a program of their own."""
 
@@ -208,12 +199,10 @@ GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
     """Those that records say are nests, some by compositions of one's own; `others` have what is too small for one."""
     return {
-        name: compiled(
-            compositions.get(name) or operation(name), others.get(name, declines), None if name in others else compose
-        )
-        for name, compose in compositions_of_nests().items()
+        name: compiled(compositions.get(name) or operation(name), others.get(name, declines), always=name in ALWAYS)
+        for name in compositions_of_nests()
         if name in others or COMPILES
-    } | {name: kernel(others[name]) for name, kernel in GRADIENTS.items()}
+    } | {name: kernel() for name, kernel in GRADIENTS.items()}
 
 
 # ── from a call to a run of nests ────────────────────────────────────────────────────────────────────────────

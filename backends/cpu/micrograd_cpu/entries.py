@@ -10,7 +10,6 @@ The plain way (`target.PLAIN`) is ctypes: Python looks into the objects, and cod
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -21,8 +20,9 @@ import numpy as np
 from micrograd_core.compiler.fusion import Run
 from micrograd_core.layout import Layout
 from micrograd_cpu import blas
+from micrograd_cpu.lines import Lines
 from micrograd_cpu.objects import source
-from micrograd_cpu.segments import Product, Segment, count, empty, makes, reads
+from micrograd_cpu.segments import Product, Segment, count, empty
 from micrograd_cpu.target import PLAIN
 
 DATA: Final = object.__basicsize__
@@ -36,9 +36,9 @@ STACK: Final = 1 << 14
 """Bytes of an arena that is on the stack."""
 
 _PYTHON: Final = ("Py_IncRef", "_Py_NoneStruct", "_Py_TrueStruct", "PyEval_SaveThread", "PyEval_RestoreThread")
-_GEMM: Final = {"float32": len(_PYTHON), "float64": len(_PYTHON) + 1}
-_INPUTS: Final = len(_PYTHON) + len(_GEMM)
 FLOATS: Final = {"float32": "float", "float64": "double"}
+_BLAS: Final = tuple((name, kind) for name in FLOATS for kind in ("gemm", "gemv"))
+_INPUTS: Final = len(_PYTHON) + len(_BLAS)
 FASTCALL: Final = 0x80
 
 
@@ -82,13 +82,13 @@ def available() -> bool:
 def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]], layouts: Sequence[Layout]) -> Any:
     """An entry as a function of Python, for inputs of these types, dtypes and layouts."""
     addresses = [ctypes.cast(getattr(ctypes.pythonapi, each), ctypes.c_void_p).value or 0 for each in _PYTHON]
-    addresses += [blas.product(each) for each in _GEMM]
+    addresses += [blas.routines(name).get(kind, 0) for name, kind in _BLAS]
     addresses += [id(each) for pair in inputs for each in pair]
     held = np.array(addresses, "uint64").view(Addresses)
     held.library = library
     if "calls" not in PLAIN:
-        return callable_of(held, name, library.address(name))
-    code = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address(name))
+        return callable_of(held, name, library[name])
+    code = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library[name])
     start, expected = held.ctypes.data, [(*each, layout) for each, layout in zip(inputs, layouts, strict=False)]
 
     def call(*arguments: Any) -> Any:
@@ -133,57 +133,65 @@ _DEFINITIONS: Final[list[Definition]] = []
 
 def arrays(step: Run | Product) -> int:
     """How many a nest takes; a product takes two, a result, and before them the address of BLAS."""
-    return 4 if isinstance(step, Product) else len(step.inputs) + len(step.outputs)
+    return len(step.inputs) + len(step.outputs) + isinstance(step, Product)
 
 
 def ranged(name: str, step: Product) -> str:
-    """The IR of ``@name(begin, end, gemm, left, right, result)``: a range of the pairs of a stack.
+    """The IR of ``@name(begin, end, blas, left, right, result)``: a range of the pairs of a stack.
 
-    `gemm` is the address of the address of BLAS's function.
+    `blas` is the address of the address of its function.
     """
-    head = f"define void @{name}(i64 %begin, i64 %end, ptr %gemm, ptr %x, ptr %y, ptr %made) {{\nentry:\n"
-    return f"{head}  %function = load ptr, ptr %gemm\n{_stacked(step)}  ret void\n}}\n"
+    c = Lines()
+    function = c.emit("load ptr, ptr %blas")
+    c.loop("%begin", "%end", lambda i: _pair(c, function, step, i))
+    return c.defined(f"define void @{name}(i64 %begin, i64 %end, ptr %blas, ptr %x, ptr %y, ptr %made)")
 
 
-def _stacked(step: Product) -> str:
-    """Pair after pair of matrices."""
-    m, n, k = step.sizes
-    lines = ["br label %head\nhead:", "%i = phi i64 [ %begin, %entry ], [ %next, %body ]"]
-    lines += ["%more = icmp slt i64 %i, %end", "br i1 %more, label %body, label %done\nbody:"]
-    rest, places = "%i", [str(step.left.offset), str(step.right.offset)]
-    for axis in range(len(step.stack) - 1, -1, -1):
-        counter, length = rest, step.stack[axis]
-        if axis:
-            counter, rest = f"%c{axis}", f"%q{axis}"
-            before = f"%q{axis + 1}" if axis + 1 < len(step.stack) else "%i"
-            lines += [f"{counter} = urem i64 {before}, {length}", f"{rest} = udiv i64 {before}, {length}"]
+def _pair(c: Lines, function: str, step: Product, i: str) -> None:
+    """One pair of a stack."""
+    m, n, _ = step.sizes
+    places = [str(step.left.offset), str(step.right.offset), c.emit(f"mul i64 {i}, {m * n}")]
+    for axis, counter in enumerate(c.unravelled(i, step.stack)):
         for side, each in enumerate((step.left, step.right)):
-            lines += [f"%m{axis}.{side} = mul i64 {counter}, {each.jumps[axis]}"]
-            lines += [f"%a{axis}.{side} = add i64 {places[side]}, %m{axis}.{side}"]
-            places[side] = f"%a{axis}.{side}"
-    lines += [f"%out = mul i64 %i, {m * n}", *_addresses(step, (*places, "%out"))]
-    lines += [gemm("%function", step, (m, n, k)), "%next = add i64 %i, 1", "br label %head\ndone:"]
-    return "".join(f"  {line}\n" for line in lines)
+            further = c.emit(f"mul i64 {counter}, {each.jumps[axis]}")
+            places[side] = c.emit(f"add i64 {places[side]}, {further}")
+    multiplication(c, function, step, (m, n), _addresses(c, step, places))
 
 
-def _addresses(step: Product, places: Sequence[str]) -> list[str]:
+def _addresses(c: Lines, step: Product, places: Sequence[str]) -> list[str]:
     """Of the elements of both operands and the result from which on BLAS is to work."""
-    type, names = FLOATS[step.type.dtype.name], ("x", "y", "made")
-    return [f"%{x}.at = getelementptr {type}, ptr %{x}, i64 {at}" for x, at in zip(names, places, strict=True)]
+    type = FLOATS[step.types[0].dtype.name]
+    return [c.at(x, type, at) for x, at in zip(("%x", "%y", "%made"), places, strict=True)]
 
 
-def gemm(
-    function: str, step: Product, sizes: Sequence[int | str], matrices: Sequence[str] = ("%x.at", "%y.at", "%made.at")
-) -> str:
-    """A call of BLAS, for so many rows and columns of matrices from these addresses on."""
-    m, n, k = sizes
-    type, (left, right, result) = FLOATS[step.type.dtype.name], matrices
-    forms = [f"i32 {blas.TRANSPOSED if each.transposed else blas.PLAIN}" for each in (step.left, step.right)]
-    return (
-        f"call void {function}(i32 {blas.ROW_MAJOR}, {', '.join(forms)}, i64 {m}, i64 {n}, i64 {k}, {type} 1.0, "
-        f"ptr {left}, i64 {step.left.step}, ptr {right}, i64 {step.right.step}, {type} 0.0, ptr {result}, "
-        f"i64 {step.sizes[1]})"
-    )
+def multiplication(
+    c: Lines, function: str, step: Product, sizes: tuple[int | str, int | str], matrices: Sequence[str]
+) -> None:
+    """Calls of BLAS, for so many rows and columns of matrices from these addresses on."""
+    (m, n), k, (left, right, result) = sizes, step.sizes[2], matrices
+    type, width = FLOATS[step.types[0].dtype.name], step.sizes[1]
+
+    def form(transposed: bool) -> str:
+        return f"i32 {blas.TRANSPOSED if transposed else blas.PLAIN}"
+
+    if step.routine == "gemm":
+        c.do(
+            f"call void {function}(i32 {blas.ROW_MAJOR}, {form(step.left.transposed)}, {form(step.right.transposed)}, "
+            f"i64 {m}, i64 {n}, i64 {k}, {type} 1.0, ptr {left}, i64 {step.left.step}, ptr {right}, "
+            f"i64 {step.right.step}, {type} 0.0, ptr {result}, i64 {width})"
+        )
+        return
+    rows = step.sizes[0] <= width  # of the left are the vectors; else columns of the right
+    vectors, x, matrix, y = (step.left, left, step.right, right) if rows else (step.right, right, step.left, left)
+    apart, along = (1, vectors.step) if vectors.transposed is rows else (vectors.step, 1)  # vectors, their numbers
+    turned = matrix.transposed is not rows
+    high, wide = (k, n if rows else m) if turned else (n if rows else m, k)
+    for i in range(min(step.sizes[:2])):
+        vector, made = c.at(x, type, i * apart), c.at(result, type, i * (width if rows else 1))
+        c.do(
+            f"call void {function}(i32 {blas.ROW_MAJOR}, {form(turned)}, i64 {high}, i64 {wide}, {type} 1.0, ptr {y}, "
+            f"i64 {matrix.step}, ptr {vector}, i64 {along}, {type} 0.0, ptr {made}, i64 {1 if rows else width})"
+        )
 
 
 def part(name: str, function: str, count: int, more: str = "") -> str:
@@ -221,7 +229,7 @@ def share(name: str, function: str, count: int, more: str = "") -> str:
 def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
     """A part as a function of Python, during which other threads run; `more` are types between."""
     arrays = [ctypes.c_void_p if "calls" in PLAIN else ctypes.py_object] * count
-    made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *arrays)(library.address(name))
+    made: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 2, *more, *arrays)(library[name])
     if "calls" in PLAIN:
         code = made
 
@@ -234,8 +242,8 @@ def function_of_range(library: Any, name: str, count: int, *more: Any) -> Any:
 
 def function_of_share(library: Any, name: str) -> Any:
     """A share as a function of Python, of a job's address and a number; its `address` is what jobs begin with."""
-    made: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address(name))
-    made.library, made.address = library, library.address(name)
+    made: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library[name])
+    made.library, made.address = library, library[name]
     return made
 
 
@@ -245,33 +253,21 @@ def words(given: Sequence[Any]) -> list[int]:
     return [x if x.__class__ is int else look(x) for x in given]
 
 
-class Entry:
+class Entry(Lines):
     """The IR of ``@name(self, arguments, their number)``, which returns None, or True where inputs differ."""
 
     def __init__(self, name: str) -> None:
-        self.lines: list[str] = []
-        self.count = 0
-        self.do(f"define ptr @{name}(ptr %self, ptr %arguments, i64 %number) nounwind {{")
-        self.do("entry:")
+        super().__init__()
+        self.name = name
         self.addresses = "%self" if "calls" in PLAIN else self.load("ptr", "%self", DATA)
-
-    def do(self, line: str) -> None:
-        """A line."""
-        self.lines.append(line)
-
-    def value(self, text: str) -> str:
-        """A line that makes a value; its name."""
-        self.count += 1
-        self.do(f"  %v{self.count} = {text}")
-        return f"%v{self.count}"
 
     def moved(self, pointer: str, offset: int) -> str:
         """An address so many bytes further."""
-        return self.value(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
+        return self.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}") if offset else pointer
 
     def load(self, type: str, pointer: str, offset: int) -> str:
         """What stands so many bytes after an address."""
-        return self.value(f"load {type}, ptr {self.moved(pointer, offset)}")
+        return self.emit(f"load {type}, ptr {self.moved(pointer, offset)}")
 
     def known(self, i: int) -> str:
         """An address of this process."""
@@ -311,25 +307,24 @@ class Entry:
 
     def expect(self, type: str, x: str, y: str) -> None:
         """Go elsewhere unless two values are equal."""
-        same = self.value(f"icmp eq {type} {x}, {y}")
-        self.do(f"  br i1 {same}, label %next{self.count}, label %differs")
-        self.do(f"next{self.count}:")
+        same = self.emit(f"icmp eq {type} {x}, {y}")
+        self.do(f"br i1 {same}, label %next{self.count}, label %differs")
+        self.label(f"next{self.count}")
 
-    def answer(self, i: int) -> None:
-        """Return an object of Python's; nothing on the plain way, on which no object may be touched."""
+    def answer(self, i: int) -> str:
+        """An object of Python's to return; nothing on the plain way, on which no object may be touched."""
         if "calls" in PLAIN:
-            self.do("  ret ptr null")
-            return
+            return "ptr null"
         found = self.known(i)
-        self.do(f"  call void {self.known(0)}(ptr {found})")
-        self.do(f"  ret ptr {found}")
+        self.do(f"call void {self.known(0)}(ptr {found})")
+        return f"ptr {found}"
 
     def whole(self) -> str:
         """The text, with what comes at the end."""
-        self.answer(1)
-        self.do("differs:")
-        self.answer(2)
-        return "\n".join([*self.lines, "}"])
+        self.do(f"ret {self.answer(1)}")
+        self.label("differs")
+        head = f"define ptr @{self.name}(ptr %self, ptr %arguments, i64 %number) nounwind"
+        return self.defined(head, self.answer(2))
 
 
 class SegmentEntry(Entry):
@@ -343,42 +338,40 @@ class SegmentEntry(Entry):
         for i, layout in enumerate(looked_at):
             self.look(i, layout, itemsizes[i])
         self.segment, start = segment, len(looked_at)
-        self.pointers = {n: self.elements(i) for i, n in enumerate((*segment.given, *segment.fresh), start)}
+        self.pointers = {n: self.elements(i) for i, n in enumerate((*segment.inputs, *segment.outputs), start)}
         if segment.places:
             if segment.size > STACK:
                 count = start + len(self.pointers)
                 arena = self.elements(count)
             else:
-                arena = self.value(f"alloca [{max(segment.size, 1)} x i8], align 64")
+                arena = self.emit(f"alloca [{max(segment.size, 1)} x i8], align 64")
             self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
     def text(self, names: dict[int, str], work: int) -> str:
         """The whole; `names` has, by the identity of a nest or a stack of products, that of its function."""
         # ctypes lets other threads run in any case
-        thread = self.value(f"call ptr {self.known(3)}()") if work >= HEAVY and "calls" not in PLAIN else ""
+        thread = self.emit(f"call ptr {self.known(3)}()") if work >= HEAVY and "calls" not in PLAIN else ""
         for step in self.segment.steps:
             if isinstance(step, Product) and not step.stack:
                 self.product(step)
             elif not empty(step):
-                pointers = [self.pointers[n] for n in (*reads(step), *makes(step))]
+                pointers = [self.pointers[n] for n in (*step.inputs, *step.outputs)]
                 if isinstance(step, Product):
-                    pointers.insert(0, self.moved(self.addresses, 8 * _GEMM[step.type.dtype.name]))
+                    pointers.insert(0, self.moved(self.addresses, 8 * _place(step)))
                 given = "".join(f", ptr {each}" for each in pointers)
-                self.do(f"  call void @{names[id(step)]}(i64 0, i64 {count(step)}{given})")
+                self.do(f"call void @{names[id(step)]}(i64 0, i64 {count(step)}{given})")
         if thread:
-            self.do(f"  call void {self.known(4)}(ptr {thread})")
+            self.do(f"call void {self.known(4)}(ptr {thread})")
         return self.whole()
 
     def product(self, step: Product) -> None:
-        """A call of BLAS."""
-        size = step.type.dtype.itemsize
+        """Calls of BLAS."""
+        size = step.types[0].dtype.itemsize
         x, y = (self.moved(self.pointers[each.value], each.offset * size) for each in (step.left, step.right))
-        known = self.known(_GEMM[step.type.dtype.name])
-        self.do(f"  {gemm(known, step, step.sizes, (x, y, self.pointers[step.result]))}")
+        matrices = x, y, self.pointers[step.outputs[0]]
+        multiplication(self, self.known(_place(step)), step, step.sizes[:2], matrices)
 
 
-def weight(step: Run | Product, of_nest: Any) -> int:
-    """How long a step takes, in elements of a sum."""
-    if isinstance(step, Product):
-        return math.prod(step.sizes) * math.prod(step.stack) // (4 if step.stack else 8)  # small ones take longer
-    return int(of_nest(step.nest))
+def _place(step: Product) -> int:
+    """Of the function of BLAS among the addresses."""
+    return len(_PYTHON) + _BLAS.index((step.types[0].dtype.name, step.routine))

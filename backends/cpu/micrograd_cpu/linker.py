@@ -10,8 +10,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+from collections import namedtuple
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 SYMBOLS, WITHOUT_BYTES, RELOCATIONS = 2, 8, 4  # types of sections
 WRITTEN, LOADED = 1, 2  # flags of sections
@@ -24,30 +25,10 @@ class Unlinked(Exception):
     """Object code that is not read here."""
 
 
-class Section(NamedTuple):
-    """A part of a file, in the order of its header."""
-
-    name: int
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    align: int
-    entry: int
-
-
-class Symbol(NamedTuple):
-    """A name for a place in a section; of section 0, for what this process has."""
-
-    name: int
-    info: int
-    other: int
-    section: int
-    value: int
-    size: int
+Section = namedtuple("Section", "name type flags address offset size link info align entry")
+"""A part of a file, in the order of its header."""
+Symbol = namedtuple("Symbol", "name info other section value size")
+"""A name for a place in a section; of section 0, for what this process has."""
 
 
 @cache
@@ -128,7 +109,7 @@ class Image:
             return self.before.found[name] if self.before and name in self.before.found else _outside(name)
         if symbol.section not in self.places:
             raise Unlinked(f"a symbol of section {symbol.section}")
-        return self.places[symbol.section] + symbol.value
+        return int(self.places[symbol.section] + symbol.value)
 
     def _fill(self, at: int, kind: int, symbol: int, addend: int) -> None:
         """Write an address, or how far it is, where the code expects it."""

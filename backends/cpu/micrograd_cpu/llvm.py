@@ -53,7 +53,7 @@ DRAWN: Final = 512
 DRAWN_OF_ROW: Final = 8192
 """The most that are drawn for a row before its loops."""
 SHORT: Final = 64
-"""The same where a vector holds sums of different rows, and not some partial sums of one."""
+"""Floats that are added before their sum is added to the others, where a vector holds sums of different rows."""
 Sizes = dict[Length, int]
 """Symbolic lengths that a function loads from memory when it is called, and the place of each."""
 
@@ -156,49 +156,7 @@ def blocks(reduced: Sequence[int], most: int) -> tuple[int, int]:
     return -1, size
 
 
-class Loops(Scalars):
-    """Scalars, and loops around them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.block, self.blocks = "entry", 0
-        self.allocas: list[str] = []
-
-    def label(self, name: str) -> None:
-        """The start of a block."""
-        self.lines.append(f"{name}:")
-        self.block = name
-
-    def loop(self, begin: str, end: str, body: Callable[[str], None], step: int | str = 1, about: str = "") -> None:
-        """``for counter in begin .. end``; `about` is metadata of the loop."""
-        self.blocks += 1
-        n = self.blocks
-        self.do(f"br label %head{n}")
-        before = self.block
-        self.label(f"head{n}")
-        at = len(self.lines)
-        self.lines.append("")  # the counter, once its block is known
-        self.do(f"%more{n} = icmp slt i64 %c{n}, {end}")
-        self.do(f"br i1 %more{n}, label %body{n}, label %exit{n}")
-        self.label(f"body{n}")
-        body(f"%c{n}")
-        self.do(f"%next{n} = add nuw nsw i64 %c{n}, {step}")
-        self.do(f"br label %head{n}{about}")
-        self.lines[at] = f"  %c{n} = phi i64 [ {begin}, %{before} ], [ %next{n}, %{self.block} ]"
-        self.label(f"exit{n}")
-
-    def alloca(self, type: str, count: int = 1) -> str:
-        """Memory of the function, for a vector's alignment."""
-        name = f"%a{len(self.allocas)}"
-        self.allocas.append(f"  {name} = alloca [{count} x {type}], align 64")
-        return name
-
-    def at(self, base: str, type: str, index: str) -> str:
-        """The address of a number."""
-        return self.emit(f"getelementptr inbounds {type}, ptr {base}, i64 {index}")
-
-
-class Printer(Loops):
+class Printer(Scalars):
     """One nest as a function; `careful` is about arguments of sines, see `mathematics.FURTHEST`."""
 
     def __init__(self, nest: Nest, careful: bool = False, sizes: Sizes | None = None) -> None:
@@ -228,6 +186,10 @@ class Printer(Loops):
         position = self.sizes.setdefault(value, len(self.sizes))
         self.read_sizes.add(position)
         return f"%s{position}"
+
+    def unravelled(self, counter: str, lengths: Sequence[Any]) -> list[str]:
+        """The counters of several axes from that of all, for which the first one's length is not read."""
+        return super().unravelled(counter, [*lengths[:1], *map(self.size, lengths[1:])])
 
     def address(self, place: Place) -> str:
         """``offset + sum(stride * counter)``."""
@@ -259,12 +221,10 @@ class Printer(Loops):
         if self.noted:
             self.allocas += ["  %far = alloca i32", "  store i32 0, ptr %far"]
             result = self.emit("load i32, ptr %far")
-        head = f"define internal i32 @{name}({arguments(nest, self.sizes)}) nounwind {{"
-        read = [
-            f"  %at{i} = getelementptr i64, ptr %sizes, i64 {i}\n  %s{i} = load i64, ptr %at{i}"
-            for i in sorted(self.read_sizes)
-        ]
-        return "\n".join([head, "entry:", *self.allocas, *read, *self.lines, f"  ret i32 {result}", "}"])
+        head = f"define internal i32 @{name}({arguments(nest, self.sizes)}) nounwind"
+        for i in sorted(self.read_sizes):
+            self.allocas.append(f"  %at{i} = getelementptr i64, ptr %sizes, i64 {i}\n  %s{i} = load i64, ptr %at{i}")
+        return self.defined(head, f"i32 {result}")
 
     def note(self, far: str) -> None:
         """An argument may be too large for a loop without branches: remember it."""
@@ -355,14 +315,9 @@ class Printer(Loops):
         if each in self.drawn:
             base, place = self.drawn[each]
             address = self.emit(f"getelementptr {integer}, ptr {base}, i64 {self.address(place)}")
-            word = self.emit(f"load {integer}, ptr {address}")
         else:
-            index = self.address(line.place)
-            at = index if double else self.emit(f"lshr i64 {index}, 1")
-            word = self.emit(f"call i64 @micrograd.drawn(i64 {at}, ptr %p{line.buffer})")
-            if not double:
-                half = self.emit(f"shl i64 {self.emit(f'and i64 {index}, 1')}, 5")
-                word = self.emit(f"trunc i64 {self.emit(f'lshr i64 {word}, {half}')} to i32")
+            address = self.draw(each, 1)
+        word = self.emit(f"load {integer}, ptr {address}")
         leading = self.emit(f"lshr {integer} {word}, {64 - digits if double else 32 - digits}")
         fraction = self.emit(f"sitofp {integer} {leading} to {type}")
         return self.emit(f"fmul {type} {fraction}, {number(0.5**digits, type)}")
@@ -372,15 +327,6 @@ class Printer(Loops):
         if length.__class__ is not Length:
             return str(-(-length // step))
         return self.emit(f"udiv i64 {self.emit(f'add nsw i64 {self.size(length)}, {step - 1}')}, {step}")
-
-    def unravelled(self, counter: str, lengths: Sequence[int | str]) -> list[str]:
-        """The counters of several axes from that of all."""
-        found: list[str] = []
-        for each in reversed(lengths[1:]):
-            length = each if isinstance(each, str) else self.size(each)
-            found.append(self.emit(f"urem i64 {counter}, {length}"))
-            counter = self.emit(f"udiv i64 {counter}, {length}")
-        return [*found, counter][::-1] if lengths else []
 
     def parts(self) -> None:
         """What happens in a row, or in a tile of rows."""

@@ -15,6 +15,7 @@ from functools import partialmethod
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.ops.network.activations import TAIL
+from micrograd_cpu.lines import SUFFIX, Lines
 
 
 class Format(NamedTuple):
@@ -24,7 +25,6 @@ class Format(NamedTuple):
     bits: str
     fraction: int
     bias: int
-    suffix: str
 
     @property
     def least(self) -> float:
@@ -32,7 +32,7 @@ class Format(NamedTuple):
         return 2.0 ** (1 - self.bias)
 
 
-FORMATS: Final = {"float": Format("float", "i32", 23, 127, "f32"), "double": Format("double", "i64", 52, 1023, "f64")}
+FORMATS: Final = {"float": Format("float", "i32", 23, 127), "double": Format("double", "i64", 52, 1023)}
 
 # Of each, float32's and float64's.
 EXP: Final = {  # (exp(r) - 1 - r) / r**2, for |r| <= log(2) / 2; exp is off by 2**-28, 2**-61
@@ -133,15 +133,10 @@ FURTHEST_NORMAL: Final = {"float": 18.0, "double": 53.0}
 """Where ``exp(-y**2 / 2)`` is no longer a product of two powers of 2 and a number near 1."""
 
 
-def _scaled_normal(coefficients: Sequence[float], factor: float) -> tuple[float, ...]:
-    """A polynomial in ``y / sqrt(2)``, by falling powers, as one in `y`, by rising powers, times a factor."""
-    return tuple(factor * c * 0.5 ** (n / 2) for n, c in enumerate(reversed(coefficients)))
-
-
-NORMAL: Final = {  # exp(y**2 / 2) times the standard normal distribution function of -y, for y >= 0, as a quotient
-    type: (_scaled_normal(above, 0.5), _scaled_normal(below, 1.0))
-    for type, (above, below) in {"float": TAIL["float32"], "double": TAIL["float64"]}.items()
-}
+NORMAL: Final = [  # of float32, exp(y**2 / 2) times the normal distribution function of -y, for y >= 0, as a quotient
+    [factor * c * 0.5 ** (n / 2) for n, c in enumerate(reversed(part))]
+    for factor, part in zip((0.5, 1.0), TAIL["float32"], strict=True)
+]
 QUARTER: Final = {  # pi / 2 in three parts, each the nearest number to what the ones before leave
     "float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
@@ -166,19 +161,12 @@ def number(value: float, type: str) -> str:
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
 
 
-class Code:
-    """Lines of IR that are being written; a value is its name."""
+class Code(Lines):
+    """Numbers of a format; a value is its name."""
 
     def __init__(self, format: Format) -> None:
-        self.format, self.lines, self.count = format, list[str](), 0
-        self.declared: set[str] = set()
-
-    def emit(self, text: str) -> str:
-        """One instruction, and the value it makes."""
-        self.count += 1
-        name = f"%t{self.count}"
-        self.lines.append(f"  {name} = {text}")
-        return name
+        super().__init__()
+        self.format = format
 
     def number(self, x: Any) -> str:
         """A value, or a constant."""
@@ -199,9 +187,7 @@ class Code:
 
     def call(self, name: str, *xs: Any) -> str:
         """An intrinsic function of numbers of the format."""
-        type, suffix = self.format.name, self.format.suffix
-        self.declared.add(f"declare {type} @llvm.{name}.{suffix}({', '.join([type] * len(xs))})")
-        return self.emit(f"call {type} @llvm.{name}.{suffix}({', '.join(f'{type} {self.number(x)}' for x in xs)})")
+        return self.intrinsic(name, self.format.name, *map(self.number, xs))
 
     def fma(self, x: Any, y: Any, z: Any) -> str:
         """``x * y + z``, rounded once."""
@@ -232,7 +218,7 @@ class Code:
         return total
 
     def in_pairs(self, x: str, square: str, coefficients: Sequence[float]) -> str:
-        """The same by Estrin's scheme, which waits less for itself; of `x` the `square` is known."""
+        """A polynomial by Estrin's scheme, whose steps wait less for each other; `square` is that of `x`."""
         terms, power, next_power = [self.number(c) for c in coefficients], x, square
         while len(terms) > 1:
             pairs = zip(terms[::2], terms[1::2], strict=False)
@@ -269,7 +255,7 @@ class Code:
         return self.exponent(self.to_bits(self.add(n, self.shifter)))
 
     def exponent(self, bits: str) -> str:
-        """The same of the integer at the end of bits."""
+        """``2**n``, where the last bits of `bits` are the integer."""
         bits = self.whole("shl", bits, self.format.fraction)
         return self.from_bits(self.whole("add", bits, self.format.bias << self.format.fraction))
 
@@ -363,7 +349,7 @@ def _defined(c: Code, x: str, pole: float, result: str) -> str:
 
 
 def _any_parts(c: Code, x: str) -> tuple[str, str]:
-    """The same of a positive number that may have fewer digits."""
+    """``x = 2**e m`` of a positive number, which may be subnormal."""
     shift = c.format.fraction + 2
     small = c.compare("olt", x, c.format.least)
     e, m = _parts(c, c.where(small, c.mul(x, 2.0**shift), x))
@@ -507,7 +493,7 @@ def _times_normal(c: Code, x: str, y: str) -> str:
         part = c.mul(c.mul(x, 0.5), part)
     else:  # which is quicker, and has enough digits
         n, q = _reduced(c, power, lost)
-        above, below = (c.in_pairs(size, square, each) for each in NORMAL[type])
+        above, below = (c.in_pairs(size, square, each) for each in NORMAL)
         reciprocal = c.div(1.0, below)
         part = c.mul(above, reciprocal)
         left = c.mul(c.fma(c.neg(part), below, above), reciprocal)
@@ -529,7 +515,7 @@ def _both_parts(c: Code, x: str, y: str) -> tuple[str, str]:
 
 
 def _sum_in_parts(c: Code, x: str, y: str) -> tuple[str, str]:
-    """The same of a sum, `x` being the greater part."""
+    """A sum, and what it rounds off; `x` is the greater part."""
     total = c.add(x, y)
     return total, c.add(c.sub(x, total), y)
 
@@ -677,5 +663,5 @@ def definition(name: str, type: str) -> tuple[str, set[str]]:
             external = op + "f" if type == "float" else op
             c.declared.add(f"declare {type} @{external}({type}) {QUIET}")
             result = _branched(c, _far(c, op, "%x"), result, f"call {type} @{external}({type} %x)")
-    head = f"define internal {made} @micrograd.{name}.{FORMATS[type].suffix}({given}) alwaysinline {QUIET} {{"
-    return "\n".join([head, "entry:", *c.lines, f"  ret {made} {result}", "}"]), c.declared
+    head = f"define internal {made} @micrograd.{name}.{SUFFIX[type]}({given}) alwaysinline {QUIET}"
+    return c.defined(head, f"{made} {result}"), c.declared

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
 
 from micrograd_core.dtypes import float32, int32
 from micrograd_core.errors import IndexingError
-from micrograd_core.layout import Shape
 from micrograd_core.ops.network.activations import FAR
 from micrograd_core.ops.standard.random import place_of
-from micrograd_cpu import eager
 from micrograd_cpu.eager import compiled, declines
-from micrograd_cpu.mathematics import ERFC, NORMAL
-from micrograd_cpu.random import uniform
 
 _sum: Any = np.add.reduce
 
@@ -56,80 +51,16 @@ def silu(x: Any) -> Any:
     return np.divide(x, e, out=e)
 
 
-def _columns(*polynomials: Any, type: Any = np.float64) -> Any:
-    """A column for each, by falling powers; `_polynomials` takes them. They are given by rising ones."""
-    return np.array([*zip_longest(*polynomials, fillvalue=0.0)], type)[::-1, :, None]
-
-
-def _polynomials(x: Any, columns: Any) -> Any:
-    """Several polynomials side by side, by Horner's scheme, in place."""
-    first, *rest = columns
-    total = np.empty((len(first), x.size), columns.dtype)
-    total[:] = first
-    x = x.ravel()
-    for each in rest:
-        total *= x
-        total += each
-    return total
-
-
-def _polynomial(x: Any, columns: Any) -> Any:
-    """One polynomial, of which the columns have even and odd powers."""
-    even, odd = _polynomials(np.square(x), columns).reshape(2, *x.shape)
-    odd *= x
-    odd += even
-    return odd
-
-
-_ERFC: Final = _columns(ERFC["double"][1][1::2], ERFC["double"][1][2::2])
-_NORMAL: Final = _columns(*NORMAL["float"])
-
-
-def _tail(y: Any, x: Any, half: float, scale: Any = 1.0) -> Any:
-    """``scale * exp(-x**2 * half) * exp(y**2) * erfc(y)`` of float64 numbers ``y >= 0``.
-
-    What the square of `x`, and a polynomial and a sum in `y`, round off is put back. The exponential comes last: it is
-    subnormal sooner.
-    """
-    at, (first, *_) = ERFC["double"]
-    t = (y - at) / (y + at)
-    slope = t * _polynomial(t, _ERFC)
-    p, twice = slope + first, y + y
-    below = twice + 1
-    part = p / below
-    lost = (first - p) + slope - part * (np.minimum(twice, 1) - (below - np.maximum(twice, 1)))
-    coarse = np.rint(x * 2.0**20) * 2.0**-20  # its square is exact
-    part += part * np.expm1((coarse - x) * (coarse + x) * half) + lost / below
-    return part * scale * np.exp(np.square(coarse) * -half)
-
-
 # exp(z**2) erfc(z) / t in t = 1 / (1 + 0.4 z), by falling powers: our own minimax fit, relative error below 1.3e-7, so
 # that with the rounding of float32 it is below 5e-7.
 _SCALED_ERFC: Final = (
     0.050256592, -0.182881615, 0.169056843, -0.00558639448, 0.141422913, 0.168543808, 0.20784251, 0.225669606,
     0.225675862,
 )  # fmt: skip
-_SCALED: Final = _columns(_SCALED_ERFC[::-2], _SCALED_ERFC[-2::-2], type=np.float32)
 
 
-def _normal(x: Any) -> tuple[Any, Any]:
+def _normal(k: Any, x: Any) -> tuple[Any, Any]:
     """The standard normal distribution function of float32 numbers, and ``exp(-x**2 / 2)``."""
-    gauss = np.square(x)
-    gauss *= -0.5
-    np.exp(gauss, out=gauss)
-    t = np.abs(x)
-    t *= np.float32(0.4 * 0.5**0.5)
-    t += 1
-    np.reciprocal(t, out=t)
-    tail = _polynomial(t, _SCALED)
-    tail *= t
-    tail *= gauss  # 2 * (1 - Phi(|x|)), of which twice the half is taken
-    tail *= 0.5
-    return np.where(x > 0, 1 - tail, tail), gauss
-
-
-def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
-    """The same, of primitives."""
     gauss = k.exp(k.multiply(k.multiply(x, x), -0.5))
     t = k.divide(1, k.add(k.multiply(k.abs(x), 0.4 * 0.5**0.5), 1))
     terms, power = list[Any](reversed(_SCALED_ERFC)), t
@@ -144,50 +75,8 @@ def _normal_composed(k: Any, x: Any) -> tuple[Any, Any]:
 def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
     if approximate != "none" or x.dtype is not float32:
         return k.gelu_gradient(g, x, approximate=approximate)
-    cdf, gauss = _normal_composed(k, x)
+    cdf, gauss = _normal(k, x)
     return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
-
-
-_MOST: Final[dict[Any, Any]] = {np.dtype(type): np.finfo(type).max for type in (np.float32, np.float64)}
-_BEYOND: Final = 53.0  # where exp(-y**2 / 2) is 0 in any dtype
-
-
-def times_normal(x: Any, y: Any) -> Any:
-    """Of arrays. Infinities stay where they do not meet a 0."""
-    if x.__class__ is float or y.__class__ is float:
-        return NotImplemented
-    found, infinite = np.copysign(_times_normal(x, y), x), np.isinf(x)
-    limits = np.where(np.greater(y, -math.inf), x, math.nan)
-    return np.where(infinite, limits, found) if infinite.any() else found
-
-
-def _times_normal(x: Any, y: Any) -> Any:
-    """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. float32 numbers are computed in float64."""
-    size = np.abs(y, dtype=np.float64, out=...)
-    np.minimum(size, _BEYOND, out=size)
-    most = np.minimum(x, _MOST[x.dtype])  # which leaves `x`, infinity too, where it is subtracted
-    if y.dtype == np.float64:
-        p = _tail(size * 0.5**0.5, size, 0.5, most * 0.5)
-    else:
-        above, below = _polynomials(size, _NORMAL).reshape(2, *y.shape)
-        p = above / below * most
-        np.square(size, out=size)
-        size *= -0.5
-        p = p * np.exp(size)
-    p = np.asarray(p).astype(y.dtype, copy=False)
-    return np.subtract(x, p, out=p, where=y > 0)
-
-
-def gelu_gradient(g: Any, x: Any, *, approximate: str) -> Any:
-    """``g (Phi + x phi)``, of float32 numbers."""
-    if approximate != "none" or x.dtype != np.float32:
-        return NotImplemented
-    cdf, slope = _normal(np.atleast_1d(x))
-    slope *= (2 * math.pi) ** -0.5
-    slope *= x
-    slope += cdf
-    slope *= g
-    return slope.reshape(x.shape)
 
 
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -215,86 +104,14 @@ def _dropout_composed(k: Any, x: Any, place: Any, *, p: float) -> Any:
     return k.where(k.less(drawn, p), 0, k.multiply(x, 1 / (1 - p)))
 
 
-_dropout = compiled(_dropout_composed, declines, _dropout_composed)
+_dropout = compiled(_dropout_composed, declines, always=True)
 
 
 def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
     """Scaled, and overwritten with zeros where the numbers drawn are below `p`."""
     if p == 0:
         return np.array(x, order="C")
-    if x.size >= eager.SMALL:
-        found = _dropout(x, np.array(place_of(key, block), "uint64"), p=p)
-        if found is not NotImplemented:
-            return found
-    out = np.multiply(x, 1 / (1 - p), out=..., dtype=x.dtype)
-    drawn = uniform(shape=x.shape, dtype=np.dtype(np.float32), key=key, block=block)
-    np.copyto(out, 0, where=drawn < p)
-    return out
-
-
-# ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _mean_product(x: Any, y: Any, axis: Shape) -> Any:
-    """Mean of ``x * y`` over some axes, which stay with length 1; over the last one without an array of products."""
-    if axis == (x.ndim - 1,):
-        total = np.einsum("...i,...i->...", x, y)[..., None]
-        return total / max(x.shape[-1], 1)
-    return _mean(np.multiply(x, y), axis)
-
-
-def _mean(x: Any, axis: Shape) -> Any:
-    total = _sum(x, axis=axis, keepdims=True)
-    return total / max(x.size // max(total.size, 1), 1)
-
-
-def _standardized(x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
-    """Standardised numbers, and the reciprocals of their deviations."""
-    y = np.subtract(x, _mean(x, axis), out=...)
-    scale = _mean_product(y, y, axis)
-    scale = 1 / np.sqrt(scale + eps, dtype=x.dtype)
-    y *= scale
-    return y, scale
-
-
-def layer_norm_gradients(g: Any, x: Any, weight: Any, *, axis: Shape, eps: float) -> Any:
-    """The numbers are standardised once for all three."""
-    if x.dtype.itemsize == 2 or x.ndim == len(axis):
-        return NotImplemented
-    others = tuple(range(x.ndim - len(axis)))
-    y, scale = _standardized(x, axis, eps)
-    by_weight, by_bias = (_sum(each, axis=others) for each in (np.multiply(g, y), g))
-    return _through_standardized(np.multiply(g, weight), y, scale, axis), by_weight, by_bias
-
-
-def batch_norm_gradients(g: Any, x: Any, weight: Any, *, eps: float) -> Any:
-    """Likewise; means of two products are what the weight and the bias get."""
-    if x.dtype.itemsize == 2:
-        return NotImplemented
-    axis = (0, *range(2, x.ndim))
-    y, scale = _standardized(x, axis, eps)
-    by_weight, by_bias = (_sum(each, axis=axis) for each in (np.multiply(g, y), g))
-    scale *= np.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
-    return _through_standardized(g, y, scale, axis), by_weight, by_bias
-
-
-def _through_standardized(g: Any, y: Any, scale: Any, axis: Shape) -> Any:
-    """In the memory of `y`."""
-    y *= _mean_product(g, y, axis)
-    y += _mean(g, axis)
-    np.subtract(g, y, out=y)
-    y *= scale
-    return y
-
-
-def layer_norm(x: Any, weight: Any, bias: Any, *, axis: Shape, eps: float) -> Any:
-    """Weight and bias go into the memory of the standardised numbers."""
-    y, _ = _standardized(x, axis, eps)
-    if np.ndim(weight) or weight != 1:
-        y *= weight
-    if np.ndim(bias) or bias != 0:
-        y += bias
-    return y
+    return _dropout(x, np.array(place_of(key, block), "uint64"), p=p)
 
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -458,6 +275,6 @@ COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradien
 """A shorter composition than that of the op table, with the digits that float32 has."""
 
 NETWORKS: Final = named(
-    batch_norm_gradients, cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient, gelu_gradient,
-    layer_norm, layer_norm_gradients, log_softmax, nll_loss, sigmoid, silu, softmax, times_normal,
+    cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient,
+    log_softmax, nll_loss, sigmoid, silu, softmax,
 )  # fmt: skip

@@ -70,7 +70,7 @@ def front(ufunc: Any, large: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     vectorcall = ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value or 0
     held = np.array([id(ufunc), id(large), id(np.ndarray), vectorcall], "uint64").view(entries.Addresses)
     held.library = machine, ufunc, large
-    made: Callable[..., Any] = entries.callable_of(held, ufunc.__name__, machine.address("front"))
+    made: Callable[..., Any] = entries.callable_of(held, ufunc.__name__, machine["front"])
     return made
 
 

@@ -22,6 +22,10 @@ TINY: Final = 512
 """Elements of the first operand below which nothing is looked at."""
 ALONE: Final = (1 << 18, 1 << 20)
 """Multiplications between which one thread computes a product: for fewer OpenBLAS itself takes one."""
+PACKED: Final = 1 << 20
+"""Multiplications from which on OpenBLAS copies the matrices first."""
+FEW: Final = 4
+"""Rows, or columns, up to which that copy takes longer than products with one vector after the other."""
 SPELLINGS: Final = ("scipy_openblas_{}64_", "scipy_openblas_{}", "openblas_{}64_", "openblas_{}")
 
 
@@ -97,4 +101,6 @@ def matmul(x: Any, y: Any) -> Any:
     work = x.shape[-1] * x.shape[-2] * y.shape[-1]
     if work <= ALONE[0] or (single := alone()) is None:
         return product(y)
+    if work > PACKED and 1 < x.shape[-2] <= FEW and x.ndim == 2 == y.ndim:
+        return single(np.matmul, x[:, None], y)[:, 0]
     return single(product, y) if work <= ALONE[1] else single.whole(product, y)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial, wraps
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ SMALL: Final = 1 << 22
 """Multiplications of a step up to which one thread computes it: two would wait for each other at every step."""
 
 
-def order(steps: int, reverse: bool) -> list[int]:
+def _order(steps: int, reverse: bool) -> list[int]:
     """The steps as they follow each other."""
     return list(range(steps))[:: -1 if reverse else 1]
 
@@ -39,12 +39,24 @@ def _keep(beyond: Any, t: Any, *pairs: tuple[Any, Any]) -> None:
             np.copyto(x, kept, where=beyond[t])
 
 
-def _sigmoid(x: Any, out: Any) -> None:
-    """By a hyperbolic tangent, which does not overflow."""
-    np.multiply(x, 0.5, out=out)
-    np.tanh(out, out=out)
-    out *= 0.5
-    out += 0.5
+def _add(total: Any, g: Any, t: int) -> None:
+    """The cotangents of a step, if there are any."""
+    if g.__class__ is np.ndarray and g.ndim:
+        total += g[t]
+
+
+def _parts(x: Any, count: int) -> list[Any]:
+    """The gates of a step, or of all."""
+    n = x.shape[-1] // count
+    return [x[..., k * n : (k + 1) * n] for k in range(count)]
+
+
+def _logistic(x: Any) -> None:
+    """In place, by a hyperbolic tangent, which does not overflow."""
+    x *= 0.5
+    np.tanh(x, out=x)
+    x *= 0.5
+    x += 0.5
 
 
 def _slope(y: Any) -> Any:
@@ -59,9 +71,11 @@ def _slope_of_tanh(y: Any) -> Any:
     return np.subtract(1, slope, out=slope)
 
 
-def _earlier(states: Any, initial: Any, steps: list[int]) -> Any:
-    """From a step to the state before it, by the place of the step in the order."""
-    return lambda place: states[steps[place - 1]] if place else initial
+def _backwards(states: Any, initial: Any, reverse: bool) -> Iterator[tuple[int, Any]]:
+    """The steps from the last on, each with the state before it."""
+    steps = _order(len(states), reverse)
+    for place in reversed(range(len(steps))):
+        yield steps[place], states[steps[place - 1]] if place else initial
 
 
 def rnn(x: Any, h: Any, weight: Any, lengths: Any, *, reverse: bool, nonlinearity: str) -> Any:
@@ -69,15 +83,11 @@ def rnn(x: Any, h: Any, weight: Any, lengths: Any, *, reverse: bool, nonlinearit
     if not _covers(x, h, weight):
         return NotImplemented
     states, beyond = np.empty((*x.shape[:2], h.shape[1]), x.dtype), _masks(lengths, len(x))
-    turned = weight.T
-    for t in order(len(x), reverse):
-        y = states[t]
-        np.matmul(h, turned, out=y)
+    activate = np.tanh if nonlinearity == "tanh" else partial(np.maximum, 0)
+    for t in _order(len(x), reverse):
+        y = np.matmul(h, weight.T, out=states[t])
         y += x[t]
-        if nonlinearity == "tanh":
-            np.tanh(y, out=y)
-        else:
-            np.maximum(y, 0, out=y)
+        activate(y, out=y)
         _keep(beyond, t, (y, h))
         h = y
     gates = states.copy()
@@ -93,9 +103,8 @@ def rnn_gradient(
         return NotImplemented
     found = _slope_of_tanh(gates) if nonlinearity == "tanh" else np.astype(gates > 0, gates.dtype)
     beyond, dh = _masks(lengths, len(gates)), np.zeros((gates.shape[1], weight.shape[1]), gates.dtype)
-    for t in order(len(gates), not reverse):
-        if np.ndim(g):
-            dh += g[t]
+    for t in _order(len(gates), not reverse):
+        _add(dh, g, t)
         dx = found[t]
         dx *= dh + g_gates[t] if np.ndim(g_gates) else dh
         _keep(beyond, t, (dx, 0))
@@ -106,32 +115,25 @@ def rnn_gradient(
 
 
 def lstm(x: Any, h: Any, c: Any, weight: Any, lengths: Any, *, reverse: bool) -> Any:
-    """Each step in the memory of its results."""
+    """Each step in the memory of its results; one pass computes all gates, logistic functions by tangents."""
     if not _covers(x, h, c, weight):
         return NotImplemented
     steps, batch, wide = x.shape
-    n = wide // 4
-    states, cells = np.empty((steps, batch, n), x.dtype), np.empty((steps, batch, n), x.dtype)
+    states, cells = (np.empty((steps, batch, wide // 4), x.dtype) for _ in range(2))
     gates, beyond = np.empty(x.shape, x.dtype), _masks(lengths, steps)
-    turned, product, wave = weight.T, np.empty((batch, n), x.dtype), np.empty((batch, n), x.dtype)
-    halves = np.full(wide, 0.5, x.dtype)
-    halves[2 * n : 3 * n] = 1
+    halves = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), wide // 4)
     shift = 1 - halves
-    for t in order(steps, reverse):
-        a = gates[t]
-        np.matmul(h, turned, out=a)
+    for t in _order(steps, reverse):
+        a = np.matmul(h, weight.T, out=gates[t])
         a += x[t]
-        a *= halves  # logistic functions by hyperbolic tangents, so that one pass computes all gates
+        a *= halves
         np.tanh(a, out=a)
         a *= halves
         a += shift
-        new = cells[t]
-        np.multiply(a[:, n : 2 * n], c, out=new)
-        np.multiply(a[:, :n], a[:, 2 * n : 3 * n], out=product)
-        new += product
-        np.tanh(new, out=wave)
-        y = states[t]
-        np.multiply(a[:, 3 * n :], wave, out=y)
+        i, f, u, o = _parts(a, 4)
+        new = np.multiply(f, c, out=cells[t])
+        new += i * u
+        y = np.multiply(o, np.tanh(new), out=states[t])
         _keep(beyond, t, (new, c), (y, h), (a, 0))
         h, c = y, new
     return states, cells, gates
@@ -143,41 +145,27 @@ def lstm_gradient(
     """In the memory of the gates' slopes."""
     if not _covers(gates, g, g_cells, g_gates, cells, c, weight):
         return NotImplemented
-    steps, batch, wide = gates.shape
-    n, following, beyond = wide // 4, order(steps, reverse), _masks(lengths, steps)
-    earlier = _earlier(cells, c, following)
-    found = np.empty(gates.shape, gates.dtype)
-    dh, dc = np.zeros((batch, n), gates.dtype), np.zeros((batch, n), gates.dtype)
-    wave, total = np.empty_like(dh), np.empty_like(dh)
-    for place in reversed(range(steps)):
-        t = following[place]
-        if np.ndim(g):
-            dh += g[t]
-        if np.ndim(g_cells):
-            dc += g_cells[t]
-        a, dx = gates[t], found[t]
-        i, f, u, o = (a[:, k * n : (k + 1) * n] for k in range(4))
-        np.tanh(cells[t], out=wave)
-        np.multiply(dh, wave, out=dx[:, 3 * n :])
-        np.multiply(wave, wave, out=wave)
-        np.subtract(1, wave, out=wave)
-        wave *= o
-        np.multiply(dh, wave, out=total)
+    found, beyond = _slope(gates), _masks(lengths, len(gates))
+    _parts(found, 4)[2][...] = _slope_of_tanh(_parts(gates, 4)[2])
+    dh, dc = np.zeros_like(cells[0]), np.zeros_like(cells[0])
+    for t, earlier in _backwards(cells, c, reverse):
+        _add(dh, g, t)
+        _add(dc, g_cells, t)
+        i, f, u, o = _parts(gates[t], 4)
+        wave = np.tanh(cells[t])
+        total = _slope_of_tanh(wave)
+        total *= o
+        total *= dh
         total += dc
-        np.multiply(total, u, out=dx[:, :n])
-        np.multiply(total, earlier(place), out=dx[:, n : 2 * n])
-        np.multiply(total, i, out=dx[:, 2 * n : 3 * n])
-        if np.ndim(g_gates):
-            dx += g_gates[t]
-        slope = _slope(a)
-        np.multiply(u, u, out=slope[:, 2 * n : 3 * n])
-        np.subtract(1, slope[:, 2 * n : 3 * n], out=slope[:, 2 * n : 3 * n])
-        dx *= slope
+        inner = np.concatenate([total * u, total * earlier, total * i, dh * wave], axis=1)
+        _add(inner, g_gates, t)
+        dx = found[t]
+        dx *= inner
         _keep(beyond, t, (dx, 0))
         before = np.matmul(dx, weight)
         total *= f
         _keep(beyond, t, (before, dh), (total, dc))
-        dh, dc, total = before, total, dc
+        dh, dc = before, total
     return found, dh, dc
 
 
@@ -188,22 +176,19 @@ def gru(x: Any, h: Any, weight: Any, bias: Any, lengths: Any, *, reverse: bool) 
     steps, batch, wide = x.shape
     n = wide // 3
     states, gates = np.empty((steps, batch, n), x.dtype), np.empty((steps, batch, 4 * n), x.dtype)
-    turned, beyond, recurrent = weight.T, _masks(lengths, steps), np.empty((batch, wide), x.dtype)
-    for t in order(steps, reverse):
-        np.matmul(h, turned, out=recurrent)
-        if np.ndim(bias):
-            recurrent += bias
-        a, given = gates[t], x[t]
-        both, new, inner = a[:, : 2 * n], a[:, 2 * n : 3 * n], a[:, 3 * n :]
-        np.add(given[:, : 2 * n], recurrent[:, : 2 * n], out=both)
-        _sigmoid(both, both)
+    recurrent, beyond = np.empty((batch, wide), x.dtype), _masks(lengths, steps)
+    for t in _order(steps, reverse):
+        np.matmul(h, weight.T, out=recurrent)
+        recurrent += bias
+        a, y = gates[t], states[t]
+        r, z, new, inner = _parts(a, 4)
         inner[...] = recurrent[:, 2 * n :]
-        np.multiply(a[:, :n], inner, out=new)
-        new += given[:, 2 * n :]
+        _logistic(np.add(x[t, :, : 2 * n], recurrent[:, : 2 * n], out=a[:, : 2 * n]))
+        np.multiply(r, inner, out=new)
+        new += x[t, :, 2 * n :]
         np.tanh(new, out=new)
-        y = states[t]
         np.subtract(h, new, out=y)
-        y *= a[:, n : 2 * n]
+        y *= z
         y += new
         _keep(beyond, t, (y, h), (a, 0))
         h = y
@@ -216,37 +201,28 @@ def gru_gradient(
     """Cotangents of a step side by side, as they go into the product."""
     if not _covers(gates, g, g_gates, states, h, weight):
         return NotImplemented
-    steps, batch, wide = gates.shape
-    n, following, beyond = wide // 4, order(steps, reverse), _masks(lengths, steps)
-    earlier = _earlier(states, h, following)
-    found = np.empty((steps, batch, 3 * n), gates.dtype)
-    through, inner = np.empty((batch, 3 * n), gates.dtype), np.empty((steps, batch, n), gates.dtype)
+    steps, batch, n = states.shape
+    found, inner, beyond = np.empty((steps, batch, 3 * n), gates.dtype), np.empty_like(states), _masks(lengths, steps)
+    gr, gz, gn, gave_inner = _parts(g_gates, 4) if np.ndim(g_gates) else (0,) * 4
     dh = np.zeros((batch, n), gates.dtype)
-    for place in reversed(range(steps)):
-        t = following[place]
-        if np.ndim(g):
-            dh += g[t]
-        a, dx = gates[t], found[t]
-        r, z, u, gave = (a[:, k * n : (k + 1) * n] for k in range(4))
-        beside = g_gates[t] if np.ndim(g_gates) else None
-        dr, dz, dn = (dx[:, k * n : (k + 1) * n] for k in range(3))
-        np.subtract(earlier(place), u, out=dz)
+    for t, earlier in _backwards(states, h, reverse):
+        _add(dh, g, t)
+        a, dx, through = gates[t], found[t], inner[t]
+        (r, z, u, gave), (dr, dz, dn) = _parts(a, 4), _parts(dx, 3)
+        np.subtract(earlier, u, out=dz)
         dz *= dh
         np.subtract(1, z, out=dn)
         dn *= dh
-        if beside is not None:
-            dz += beside[:, n : 2 * n]
-            dn += beside[:, 2 * n : 3 * n]
+        _add(dz, gz, t)
+        _add(dn, gn, t)
         dn *= _slope_of_tanh(u)
         np.multiply(dn, gave, out=dr)
-        np.multiply(dn, r, out=inner[t])
-        if beside is not None:
-            dr += beside[:, :n]
-            inner[t] += beside[:, 3 * n :]
+        np.multiply(dn, r, out=through)
+        _add(dr, gr, t)
+        _add(through, gave_inner, t)
         dx[:, : 2 * n] *= _slope(a[:, : 2 * n])
-        _keep(beyond, t, (dx, 0), (inner[t], 0))
-        through[:, : 2 * n], through[:, 2 * n :] = dx[:, : 2 * n], inner[t]
-        before = np.matmul(through, weight)
+        _keep(beyond, t, (dx, 0), (through, 0))
+        before = np.matmul(np.concatenate([dr, dz, through], axis=1), weight)
         before += dh * z
         _keep(beyond, t, (before, dh))
         dh = before
@@ -256,7 +232,7 @@ def gru_gradient(
 def _stepping(kernel: Callable[..., Any], array: int, weight: int) -> Callable[..., Any]:
     """A kernel that computes its products with one thread of OpenBLAS, by the places of an array and of the weight."""
 
-    @functools.wraps(kernel)
+    @wraps(kernel)
     def stepping(*operands: Any, **params: Any) -> Any:
         single = alone() if operands[array].shape[1] * operands[weight].size <= SMALL else None
         if single is None:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from micrograd_core.compiler.program import operation
 from micrograd_core.compiler.views import DRAWN
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64, integer_range
+from micrograd_cpu.lines import SUFFIX, Lines
 from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
-from micrograd_cpu.target import converts_float16
 
 TYPES: Final = {
     "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
@@ -22,7 +22,6 @@ TYPES: Final = {
 """Of a number in a line."""
 MEMORY: Final = {**TYPES, "bool": "i8", "float16": "half", "bfloat16": "i16"}
 """Of a number in a buffer."""
-SUFFIX: Final = {"float": "f32", "double": "f64", **{f"i{n}": f"i{n}" for n in (1, 8, 16, 32, 64)}}
 BITS: Final = {"float": "i32", "double": "i64"}
 
 # An operation of floats, signed integers, unsigned integers, bools; "" where it is not one of the standard, or here.
@@ -94,36 +93,14 @@ def constant(value: Any, dtype: DType) -> str:
     return str((int(value) + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1))
 
 
-class Scalars:
-    """Writes the instructions of lines. `emit` takes one and gives the name of its value; `declared` gathers."""
+class Scalars(Lines):
+    """Writes the instructions of lines; `functions` gathers those of `mathematics`."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.count = 0
-        self.declared: set[str] = set()
+        super().__init__()
         self.functions: set[tuple[str, str]] = set()
         self.careful = True  # whether functions take any argument, which costs branches
         self.contracts = False  # whether a product and a sum may be rounded once
-
-    def emit(self, text: str) -> str:
-        """An instruction that makes a value: its name."""
-        self.count += 1
-        self.lines.append(f"  %v{self.count} = {text}")
-        return f"%v{self.count}"
-
-    def do(self, text: str) -> None:
-        """An instruction without a value."""
-        self.lines.append(f"  {text}")
-
-    def intrinsic(
-        self, name: str, type: str, *operands: str, more: str = "", result: str = "", suffix: str = ""
-    ) -> str:
-        """A call of ``@llvm.name``; `more` are constant arguments."""
-        given = ", ".join([f"{type} {x}" for x in operands] + ([more] if more else []))
-        types = ", ".join([type] * len(operands) + ([more.split()[0]] if more else []))
-        result = result or type
-        self.declared.add(f"declare {result} @llvm.{name}.{suffix or SUFFIX[type]}({types})")
-        return self.emit(f"call {result} @llvm.{name}.{suffix or SUFFIX[type]}({given})")
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -145,7 +122,7 @@ class Scalars:
     def widened(self, value: str, dtype: DType) -> str:
         """What two bytes hold, as float32."""
         if dtype is float16:
-            return self.emit(f"fpext half {value} to float") if converts_float16() else self.half_widened(value)
+            return self.emit(f"fpext half {value} to float")
         if dtype is bfloat16:
             bits = self.emit(f"shl i32 {self.emit(f'zext i16 {value} to i32')}, 16")
             return self.emit(f"bitcast i32 {bits} to float")
@@ -154,7 +131,7 @@ class Scalars:
     def narrowed(self, value: str, dtype: DType) -> str:
         """Float32 as two bytes, to the nearest, ties to even."""
         if dtype is float16:
-            return self.emit(f"fptrunc float {value} to half") if converts_float16() else self.half_narrowed(value)
+            return self.emit(f"fptrunc float {value} to half")
         bits = self.emit(f"bitcast float {value} to i32")
         odd = self.emit(f"and i32 {self.emit(f'lshr i32 {bits}, 16')}, 1")
         up = self.emit(f"add i32 {self.emit(f'add i32 {bits}, 32767')}, {odd}")
@@ -162,39 +139,6 @@ class Scalars:
         quiet = self.emit(f"or i32 {bits}, 4194304")  # which stays NaN without its lower digits
         chosen = self.emit(f"select i1 {nan}, i32 {quiet}, i32 {up}")
         return self.emit(f"trunc i32 {self.emit(f'lshr i32 {chosen}, 16')} to i16")
-
-    def half_widened(self, value: str) -> str:
-        """float16 as float32, where no instruction does that: LLVM would call a function that nobody has."""
-        bits = self.emit(f"zext i16 {self.emit(f'bitcast half {value} to i16')} to i32")
-        sign = self.emit(f"shl i32 {self.emit(f'and i32 {bits}, 32768')}, 16")
-        digits = self.emit(f"shl i32 {self.emit(f'and i32 {bits}, 32767')}, 13")
-        small = self.emit(f"bitcast i32 {digits} to float")  # 2 ** 112 times too small, as the exponents' biases are
-        large = self.emit(f"fmul float {small}, {number(2.0**112, 'float')}")
-        beyond = self.emit(f"fcmp oge float {large}, {number(65536.0, 'float')}")  # what means infinity or NaN
-        more = self.emit(f"or i32 {sign}, {self.emit(f'select i1 {beyond}, i32 2139095040, i32 0')}")
-        return self.emit(f"bitcast i32 {self.emit(f'or i32 {self.bits(large)}, {more}')} to float")
-
-    def half_narrowed(self, value: str) -> str:
-        """The way back."""
-        bits = self.bits(value)
-        sign = self.emit(f"and i32 {self.emit(f'lshr i32 {bits}, 16')}, 32768")
-        size = self.emit(f"and i32 {bits}, 2147483647")
-        odd = self.emit(f"and i32 {self.emit(f'lshr i32 {size}, 13')}, 1")
-        up = self.emit(f"add i32 {self.emit(f'add i32 {size}, {4095 - (112 << 23)}')}, {odd}")
-        normal = self.emit(f"lshr i32 {up}, 13")
-        # The last digit of numbers from 0.5 on is that of the least float16, so that a sum with 0.5 rounds to it.
-        least = self.emit(f"fadd float {self.emit(f'bitcast i32 {size} to float')}, {number(0.5, 'float')}")
-        subnormal = self.emit(f"sub i32 {self.bits(least)}, {0x3F000000}")
-        nan = self.emit(f"or i32 {self.emit(f'and i32 {normal}, 1023')}, 32256")
-        found = self.emit(f"select i1 {self.emit(f'icmp ult i32 {size}, {0x38800000}')}, i32 {subnormal}, i32 {normal}")
-        found = self.emit(f"select i1 {self.emit(f'icmp uge i32 {size}, {0x477FF000}')}, i32 31744, i32 {found}")
-        found = self.emit(f"select i1 {self.emit(f'icmp ugt i32 {size}, {0x7F800000}')}, i32 {nan}, i32 {found}")
-        both = self.emit(f"trunc i32 {self.emit(f'or i32 {sign}, {found}')} to i16")
-        return self.emit(f"bitcast i16 {both} to half")
-
-    def bits(self, value: str) -> str:
-        """Those of a float32."""
-        return self.emit(f"bitcast float {value} to i32")
 
     def rounded(self, value: str, dtype: DType) -> str:
         """A result in the digits of its dtype."""

@@ -11,19 +11,22 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.fusion import Call, Plan, Run
+from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.nests import neighbours
-from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.program import Program, Ref, Step, typed
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.views import is_view, viewed
 from micrograd_core.layout import Layout
 from micrograd_cpu.llvm import units
-from micrograd_cpu.products import ALONE
+from micrograd_cpu.products import ALONE, FEW, PACKED
+from micrograd_cpu.scalars import covers
 
 STEPS: Final = 256
 """Steps of a segment at most: the function that calls them takes more than linear time to compile."""
 ALIGNED: Final = 64
 """Bytes: where values in an arena begin."""
+NEAR: Final = 1 << 16
+"""Elements of a matrix which may be expected in a cache: BLAS is quicker then."""
 
 
 class Matrix(NamedTuple):
@@ -42,29 +45,39 @@ class Matrix(NamedTuple):
 class Product(NamedTuple):
     """``result = left @ right``, with the sizes m, n, k; of each pair in a `stack`, whose axes have these lengths."""
 
-    result: int
-    type: TensorSpec
+    outputs: tuple[int]
+    types: tuple[TensorSpec]
     left: Matrix
     right: Matrix
     sizes: tuple[int, int, int]
     stack: tuple[int, ...] = ()
 
+    @property
+    def inputs(self) -> tuple[int, int]:
+        """The values that it takes."""
+        return self.left.value, self.right.value
+
+    @property
+    def routine(self) -> str:
+        """Which one of BLAS computes it: that of a matrix and a vector copies no matrix."""
+        return routine(self.sizes)
+
 
 class Segment(NamedTuple):
-    """Steps that are one call. It takes the arrays of the values `given`, `fresh` ones for its results, the arena.
+    """Steps that are one call. It takes the arrays of its inputs, fresh ones for its outputs, and the arena.
 
     `types` are those of its results; `places` says where in the arena, of `size` bytes, values are.
     """
 
     steps: tuple[Run | Product, ...]
-    given: tuple[int, ...]
-    fresh: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
     types: tuple[TensorSpec, ...]
     places: dict[int, int]
     size: int
 
 
-Step = Call | Run | Product | Segment
+Planned = Call | Run | Product | Segment
 
 
 def segments(
@@ -72,7 +85,7 @@ def segments(
     inputs: Sequence[tuple[Layout, TensorSpec]],
     alone: Callable[[Run | Product], bool],
     multiplies: Callable[[TensorSpec], bool],
-) -> list[Step]:
+) -> list[Planned]:
     """The steps of a plan, those in segments that may be.
 
     Parameters
@@ -109,7 +122,7 @@ def _view(step: Call, lies: dict[int, tuple[int, Layout]]) -> tuple[int, Layout]
     return None if found is None else (base, found)
 
 
-def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, TensorSpec]) -> Product | None:
+def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, TensorSpec]) -> Product | Run | None:
     """A call as products that BLAS computes, if it is such."""
     (made,) = step.types if len(step.types) == 1 else (None,)
     if step.op != "matmul" or made is None or len(made.shape) < 2 or 0 in made.shape:
@@ -130,6 +143,11 @@ def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, T
     (m, k), n = left.shape[-2:], right.shape[-1]
     if stack and m * n * k > ALONE[0]:
         return None
+    near = right if m <= n else left.permute((1, 0))
+    vectors = routine((m, n, k)) == "gemv" and m * n * k > NEAR and near.strides[0] == 1
+    if vectors and not (stack or left.offset or right.offset):
+        rows = Layout((m, 1, k), (left.strides[0], 0, left.strides[1]), 0)
+        return _sums(step, (x, y), (rows, right.permute((1, 0))))
     layouts = left.broadcast_to((*stack, m, k)), right.broadcast_to((*stack, k, n))
     axes = neighbours(stack, [each.strides[:-2] for each in layouts])
     x_matrix, y_matrix = (
@@ -139,13 +157,23 @@ def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, T
     if x_matrix is None or y_matrix is None:
         return None
     return Product(
-        step.results[0],
-        made,
+        (step.results[0],),
+        (made,),
         x_matrix,
         y_matrix,
         (m, n, k),
         tuple([math.prod([stack[axis] for axis in group]) for group in axes]),
     )
+
+
+def _sums(step: Call, values: tuple[int, int], layouts: tuple[Layout, Layout]) -> Run | None:
+    """Few vectors times a matrix as a nest: BLAS does not read rows in order, from memory at a third of the pace."""
+    specs = [TensorSpec(each.shape, step.types[0].dtype) for each in layouts]
+    steps = Step("multiply", (Ref(0), Ref(1)), {}), Step("sum", (Ref(2),), {"axis": (2,), "keepdims": False})
+    (made,) = plan(typed(Program(2, steps, (Ref(3),)), specs), layouts, covers).steps
+    if isinstance(made, Call):
+        return None
+    return made._replace(inputs=tuple([values[n] for n in made.inputs]), outputs=step.results, types=step.types)
 
 
 def _matrix(base: int, layout: Layout, jumps: tuple[int, ...]) -> Matrix | None:
@@ -157,29 +185,14 @@ def _matrix(base: int, layout: Layout, jumps: tuple[int, ...]) -> Matrix | None:
     return None
 
 
-def reads(step: Call | Run | Product | Segment) -> tuple[int, ...]:
+def reads(step: Planned) -> tuple[int, ...]:
     """The values that a step takes."""
-    if isinstance(step, Run):
-        return step.inputs
-    if isinstance(step, Product):
-        return step.left.value, step.right.value
-    if isinstance(step, Segment):
-        return step.given
-    return tuple([x.number for x in step.operands if isinstance(x, Ref)])
+    return tuple([x.number for x in step.operands if isinstance(x, Ref)]) if isinstance(step, Call) else step.inputs
 
 
-def makes(step: Call | Run | Product | Segment) -> tuple[int, ...]:
+def makes(step: Planned) -> tuple[int, ...]:
     """The values that a step gives."""
-    if isinstance(step, Product):
-        return (step.result,)
-    if isinstance(step, Segment):
-        return step.fresh
-    return step.outputs if isinstance(step, Run) else step.results
-
-
-def types_of(step: Call | Run | Product | Segment) -> tuple[TensorSpec, ...]:
-    """Theirs."""
-    return (step.type,) if isinstance(step, Product) else step.types
+    return step.results if isinstance(step, Call) else step.outputs
 
 
 def _without_views(
@@ -197,7 +210,9 @@ def _without_views(
     return kept[::-1]
 
 
-def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[[Run | Product], bool]) -> list[Step]:
+def _grouped(
+    steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[[Run | Product], bool]
+) -> list[Planned]:
     groups: list[Any] = [[]]  # the first looks at the inputs, too
     for step in steps:
         if isinstance(step, Call) or alone(step):
@@ -208,7 +223,7 @@ def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[
             groups[-1].append(step)
     groups[1:] = [each for each in groups[1:] if each != []]
     wanted = {x.number for x in plan.outputs if isinstance(x, Ref)}
-    found: list[Step] = []
+    found: list[Planned] = []
     for group in reversed(groups):
         found.append(_segment(group, wanted) if isinstance(group, list) else group)
         wanted.update(reads(found[-1]))
@@ -217,7 +232,7 @@ def _grouped(steps: Sequence[Call | Run | Product], plan: Plan, alone: Callable[
 
 def _segment(steps: Sequence[Run | Product], wanted: set[int]) -> Segment:
     """Steps in a row as one, of whose results others want some."""
-    types = {n: type for step in steps for n, type in zip(makes(step), types_of(step), strict=True)}
+    types = {n: type for step in steps for n, type in zip(makes(step), step.types, strict=True)}
     given = tuple(dict.fromkeys(n for step in steps for n in reads(step) if n not in types))
     last = {n: i for i, step in enumerate(steps) for n in (*makes(step), *reads(step))}
     places: dict[int, int] = {}
@@ -252,9 +267,15 @@ def count(step: Run | Product) -> int:
     return math.prod(step.stack)
 
 
+def routine(sizes: tuple[int, int, int]) -> str:
+    """Which of BLAS computes a product of these `m`, `n` and `k`: ``gemv`` for few vectors, else ``gemm``."""
+    few = min(sizes[:2])
+    return "gemv" if few == 1 or (few <= FEW and math.prod(sizes) > PACKED) else "gemm"
+
+
 def empty(step: Run | Product) -> bool:
     """Whether a step has nothing to do."""
-    return not count(step) or all(math.prod(x.shape) == 0 for x in types_of(step))
+    return not count(step) or all(math.prod(x.shape) == 0 for x in step.types)
 
 
-__all__ = ["Product", "Segment", "count", "empty", "makes", "reads", "segments", "types_of"]
+__all__ = ["Product", "Segment", "count", "empty", "makes", "reads", "segments"]

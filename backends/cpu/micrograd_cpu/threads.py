@@ -83,8 +83,8 @@ class Slots:
         self.states[::WORDS] = [ASLEEP] * SLOTS
         text = source("helpers", asleep=ASLEEP, other=~ASLEEP, words=WORDS, turns=TURNS, pause=PAUSE)
         self.held = library(text, ["serve", "lead"])
-        self.serve: Any = ctypes.CFUNCTYPE(None, pointer, integer)(self.held.address("serve"))
-        self.lead: Any = ctypes.CFUNCTYPE(None, pointer, integer, pointer)(self.held.address("lead"))
+        self.serve: Any = ctypes.CFUNCTYPE(None, pointer, integer)(self.held["serve"])
+        self.lead: Any = ctypes.CFUNCTYPE(None, pointer, integer, pointer)(self.held["lead"])
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))  # helpers look at it until the process is gone
 
 
@@ -173,7 +173,7 @@ def together(share: Any, count: int, ranges: int, *given: Any, most: int = 0) ->
 
 
 def multiplied(share: Any, count: int, *given: Any) -> None:
-    """The same of a stack of products, by no more threads than OpenBLAS is told to use, of which each calls it."""
+    """Run the shares of a stack of products on no more threads than OpenBLAS may use; each thread calls it."""
     single = alone()
     if single is None:
         together(share, count, 1, *given)
@@ -182,7 +182,7 @@ def multiplied(share: Any, count: int, *given: Any) -> None:
 
 
 def shared(part: Callable[[int, int], Any], count: int) -> None:
-    """The same of a function of Python, ``part(begin, end)``."""
+    """Run the shares of a Python function, ``part(begin, end)``."""
     step = _step(count, min(Threads.count, count), RANGES)
     left = deque(range(0, count, step))
 

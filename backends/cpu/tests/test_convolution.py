@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from micrograd_core import Device
+from micrograd_core.conformance.cases import DEFINITIONS
 from micrograd_core.interpreters.raw import compose
-from micrograd_core.ops import TABLE
 from micrograd_cpu import convolution, pooling
 from micrograd_cpu.kernels import KERNELS
 
@@ -73,7 +73,7 @@ def test_convolutions_of_all_sizes(loops: bool, rank: int) -> None:
         about = seed, x.shape, weight.shape, windows
 
         wide = [each.astype("float64") for each in (x, weight, bias)]
-        expected = TABLE[f"conv{rank}d"].reference(np, *wide, **windows)  # type: ignore[misc]
+        expected = getattr(DEFINITIONS, f"conv{rank}d")(*wide, **windows)
         close(computed(f"conv{rank}d")(x, weight, bias, **windows), expected, dtype, about)
 
         # The others are its transposes.
@@ -83,12 +83,12 @@ def test_convolutions_of_all_sizes(loops: bool, rank: int) -> None:
         more = tuple(n - m for n, m in zip(size, least, strict=True))
         by_x = computed(f"conv_transpose{rank}d")(g, weight, 0.0, output_padding=more, **windows)
         by_weight = computed(f"conv{rank}d_weight_gradient")(g, x, kernel_size=kernel, **windows)
-        adjoint = TABLE[f"conv_transpose{rank}d"].reference
+        adjoint = getattr(DEFINITIONS, f"conv_transpose{rank}d")
         if all(m < s for m, s in zip(more, stride, strict=True)):
-            reference = adjoint(np, g.astype("float64"), wide[1], 0.0, output_padding=more, **windows)  # type: ignore[misc]
+            reference = adjoint(g.astype("float64"), wide[1], 0.0, output_padding=more, **windows)
             close(by_x, reference, dtype, about)
-        reference = TABLE[f"conv{rank}d_weight_gradient"].reference(  # type: ignore[misc]
-            np, g.astype("float64"), wide[0], kernel_size=kernel, **windows
+        reference = getattr(DEFINITIONS, f"conv{rank}d_weight_gradient")(
+            g.astype("float64"), wide[0], kernel_size=kernel, **windows
         )
         close(by_weight, reference, dtype, about)
 
@@ -101,7 +101,7 @@ def test_float16_is_rounded_once(loops: bool) -> None:
     windows = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     wide = [np.asarray(each, "float64") for each in (x, weight)]
     found = computed("conv2d")(x, weight, 0.0, **windows)
-    expected = TABLE["conv2d"].reference(np, *wide, 0.0, **windows)  # type: ignore[misc]
+    expected = DEFINITIONS.conv2d(*wide, 0.0, **windows)
     close(np.asarray(found), expected, "float16", "")
 
 
@@ -155,15 +155,16 @@ def test_poolings_of_all_sizes(loops: bool, rank: int) -> None:
         x = rng.integers(0, 9, (2, 3, *size)).astype(dtype)  # some of them tied
         windows = {"kernel_size": kernel, "stride": stride, "padding": padding}
         about = seed, x.shape, windows, dilation
+        wide = x.astype("float64")
 
-        expected = TABLE[f"max_pool{rank}d"].reference(np, x, **windows, dilation=dilation)  # type: ignore[misc]
+        expected = getattr(DEFINITIONS, f"max_pool{rank}d")(wide, **windows, dilation=dilation)
         close(computed(f"max_pool{rank}d")(x, **windows, dilation=dilation), expected, dtype, about)
-        expected_mean = TABLE[f"avg_pool{rank}d"].reference(np, x, **windows)  # type: ignore[misc]
+        expected_mean = getattr(DEFINITIONS, f"avg_pool{rank}d")(wide, **windows)
         close(computed(f"avg_pool{rank}d")(x, **windows), expected_mean, dtype, about)
         g = numbers(rng, expected.shape, dtype)
         found = computed(f"max_pool{rank}d_gradient")(g, x, **windows, dilation=dilation)
-        reference = TABLE[f"max_pool{rank}d_gradient"].reference  # type: ignore[misc]
-        close(found, reference(np, g.astype("float64"), x, **windows, dilation=dilation), dtype, about)  # type: ignore[misc]
+        reference = getattr(DEFINITIONS, f"max_pool{rank}d_gradient")
+        close(found, reference(g.astype("float64"), wide, **windows, dilation=dilation), dtype, about)
 
 
 def test_nan_is_the_maximum_and_nothing_equals_it(loops: bool) -> None:

@@ -204,7 +204,7 @@ class Convolution:
     def _patches(
         self, x: Any, fill: float, kernel: Shape, windows: dict[str, Shape], *, images_inside: bool = False
     ) -> Any:
-        """The same, or (channels, *kernel, batch, *positions)."""
+        """(batch, channels, *kernel, *positions), or with `images_inside` (channels, *kernel, batch, *positions)."""
         lengths = lengths_of("patches", x.shape[2:], kernel, **windows)
         numbers = self._windows(x.shape[:2], x.shape[2:], lengths, kernel, **windows)
         images, channels = x.shape[:2]

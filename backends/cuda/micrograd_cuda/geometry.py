@@ -212,7 +212,7 @@ def placed(
 KNOWN_KERNELS: Final = (1, 3, 5, 7)
 """Square kernels for which convolutions have code of their own; for others the length of a loop is a number."""
 KNOWN_STRIDES: Final = (1, 2)
-"""The same of strides, by which nobody divides then."""
+"""Strides for which convolutions have code of their own, which need not divide by them."""
 
 
 def window_unit(family: str, element: str, index: str, kernel: Shape, stride: Shape) -> Unit:

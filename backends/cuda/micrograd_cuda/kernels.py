@@ -134,7 +134,7 @@ class Elementwise:
         return kernel
 
     def binary(self, functor: str, otherwise: Kernel = _refused, result: Any = None) -> Kernel:
-        """The same of two operands, of which one may be a Python number."""
+        """The kernel of a functor of two operands, of which one may be a Python number."""
         kept, runtime, name = self._kept, self.runtime, "" if result is None else name_of(result)
         empty, address = runtime.empty, runtime.address
 
@@ -292,7 +292,7 @@ class Matmul:
         return self.with_bias(x, y, None)[0]
 
     def with_bias(self, x: Any, y: Any, bias: Any) -> tuple[Any, bool]:
-        """The same, and whether `bias`, one number for each column, was added on the way."""
+        """The product, and whether it includes `bias`, one number for each column."""
         runtime, dtype, name = self.runtime, x.dtype, name_of(x.dtype)
         call = gemm.product(_place(x), _place(y)) if name in gemm.TYPE else None
         if isinstance(call, int):

@@ -66,7 +66,7 @@ class Plans:
         self._recorder: Recorder | None = None
 
     def forget(self) -> None:
-        """All."""
+        """Drop all plans."""
         self.kept.clear()
         self._seen.clear()
 
@@ -203,11 +203,11 @@ class Recorder:
         return self._noted(self._runtime.gemm(call, dtype, compute))
 
     def biased_gemm(self, call: Product, dtype: str, compute: int) -> Any:
-        """The same, which may refuse."""
+        """A product with a bias, noted; the library may refuse it."""
         return self._noted(self._runtime.biased_gemm(call, dtype, compute), "if not {}: return plain({})")
 
     def convolve(self, call: Any) -> Any:
-        """The same."""
+        """A convolution, noted; the library may refuse it."""
         return self._noted(self._runtime.convolve(call), "if not {}: return plain({})")
 
     def _noted(self, function: Any, line: str = "{}") -> Any:

@@ -78,7 +78,7 @@ def verdict(facts: Facts, index: int = 0) -> tuple[str, str] | None:
 
 
 def compiler_verdict(message: str, driver: int | None) -> tuple[str, str] | None:
-    """The same for an error on opening: which of CUDA's libraries is missing; ``None`` for an error of another kind."""
+    """Which of CUDA's libraries an error on opening misses, and what to do; ``None`` for another error."""
     text = message.lower().partition("listdir(")[0]  # beyond: what is there
     install = f"pip install 'micrograd-cuda[{extra(driver)}]', which brings it, or set CUDA_PATH to a CUDA toolkit"
     if "libcublas" in text:

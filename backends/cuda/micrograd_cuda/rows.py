@@ -338,7 +338,7 @@ class Rows:
 
     @planned_of_elements
     def rms_norm(self, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
-        """The same."""
+        """One read, one write, weight on the way."""
         return self._along("norm", (x,), axis, (self._weight(weight, 1, x, axis), 0, eps), "false")
 
     @planned_of_elements

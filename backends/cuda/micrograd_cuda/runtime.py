@@ -206,7 +206,7 @@ class CuPyRuntime:
         return launch
 
     def bind_source(self, name: str, source: str, threads: int) -> Launch:
-        """The same of a kernel that is no unit."""
+        """Compile a source that is not a unit, and bind its kernel."""
         function, block = self.compiled(source).get_function(name), (threads,)
 
         def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:

@@ -20,13 +20,13 @@ ELEMENT: Final = {"float16": "Half", "bfloat16": "Bfloat16", "float32": "float",
 """Core dtype to the name in the sources, of the dtypes that the kernels compute in."""
 
 RESULT: Final = {**ELEMENT, "bool": "Bool"}
-"""The same of what elementwise functions give."""
+"""Core dtype to the name in the sources, of the dtypes that elementwise functions give."""
 
 INDEX: Final = {
     "int8": "signed char", "int16": "short", "int32": "int", "int64": "Long",
     "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned", "uint64": "unsigned long long",
 }  # fmt: skip
-"""The same for indices and class numbers."""
+"""Core dtype to the name in the sources, of indices and class numbers."""
 
 
 SOURCES: Final = resources.files("micrograd_cuda").joinpath("source")

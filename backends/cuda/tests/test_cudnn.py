@@ -175,7 +175,9 @@ def test_precision_of_float32(gpu: Device, library: Any) -> None:
     for precision in ("highest", "high", "medium"):
         set_matmul_precision(precision)
         try:
-            errors[precision] = np.abs(FUNCTIONS["conv2d"](x, w).numpy() - expected).max() / np.abs(expected).max()
+            errors[precision] = (
+                np.abs(FUNCTIONS["conv2d"](x, w).detach().numpy() - expected).max() / np.abs(expected).max()
+            )
         finally:
             set_matmul_precision("highest")
     assert errors["highest"] < 2e-6

@@ -310,7 +310,7 @@ def trained(gpu: Device, steps: int, decorated: Callable[..., Any] = lambda f: f
     for _ in range(steps):
         x = Tensor(rng.normal(size=(16, 20)).astype("float32"), device=gpu, requires_grad=False)
         losses.append(step(x, Tensor(rng.integers(10, size=16), device=gpu)))
-    return [each.item() for each in losses], [p.numpy() for p in model.parameters()]
+    return [each.item() for each in losses], [p.detach().numpy() for p in model.parameters()]
 
 
 def test_a_training_step_is_traced_once_the_state_is_there(gpu: Device) -> None:

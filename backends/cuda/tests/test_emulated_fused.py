@@ -70,7 +70,7 @@ def test_chains_compute_what_their_steps_do(seed: int, dtype: str, gpu: Device, 
         one = asarray(1.0, device=gpu).astype(dtype)
         tensors = [laid(a, pick.choice(["plain", "plain", "plain", "unaligned"]), gpu).astype(dtype) for _, a in inputs]
         if pick.random() < 0.5:
-            tensors = [laid(x.numpy(), "unaligned", gpu) if dtype != "bfloat16" else x for x in tensors]
+            tensors = [laid(x.detach().numpy(), "unaligned", gpu) if dtype != "bfloat16" else x for x in tensors]
         expected = [x.astype("float64").tolist() for x in f(one, *tensors)]
         assert [x.astype("float64").tolist() for x in jitted(one, *tensors)] == expected
         lines = kernels(recorded(lambda: jitted(one, *tensors)))
@@ -166,7 +166,9 @@ def test_the_gradient_of_relu_takes_the_sum_of_the_bias_on_the_way(
     jitted()
     found = jitted()
     for each, wanted in zip(found, expected, strict=False):
-        np.testing.assert_allclose(each.numpy().astype("float64"), wanted, rtol=2e-3 if dtype == "float16" else 1e-6)
+        np.testing.assert_allclose(
+            each.detach().numpy().astype("float64"), wanted, rtol=2e-3 if dtype == "float16" else 1e-6
+        )
     names = kernels(recorded(jitted))
     assert sum("relu_gradient_columns" in name for name in names) == 1
     assert not any("ReluGradient" in name for name in names)

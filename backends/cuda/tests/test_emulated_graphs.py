@@ -66,7 +66,7 @@ class Training:
         for _ in range(steps):
             x, targets = tensor(self.rng.normal(size=(16, 20)), self.gpu), self.rng.integers(10, size=16)
             losses.append(self.step(x, Tensor(targets, device=self.gpu)))
-        return [each.item() for each in losses], [p.numpy().tolist() for p in self.model.parameters()]
+        return [each.item() for each in losses], [p.detach().numpy().tolist() for p in self.model.parameters()]
 
 
 RULES: dict[str, Callable[[list[Tensor]], Any]] = {
@@ -138,7 +138,7 @@ def test_whatever_is_held_stays_as_it_was(seed: int, late: bool, gpu: Device, bo
             if held and pick.random() < 0.5:
                 held.pop(pick.randrange(len(held)))
             for x, y in held if pick.random() < 0.2 else ():
-                np.testing.assert_allclose(x.numpy(), y, rtol=1e-4, atol=1e-3)
+                np.testing.assert_allclose(x.detach().numpy(), y, rtol=1e-4, atol=1e-3)
             for i in range(3):
                 kind = pick.choice(["back", "back", "back", "same", "new", "turned"])
                 if kind == "back":
@@ -151,7 +151,7 @@ def test_whatever_is_held_stays_as_it_was(seed: int, late: bool, gpu: Device, bo
                     now[i] = tensor(x, gpu).mT, x.T
             del found, pairs
     for x, y in held:
-        np.testing.assert_allclose(x.numpy(), y, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(x.detach().numpy(), y, rtol=1e-4, atol=1e-3)
     assert boot.count("graph launch") > launched
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from micrograd_core.errors import ShapeError
 from micrograd_cuda import gemm, geometry, kernels, units
@@ -58,6 +58,7 @@ def place(x: np.ndarray) -> Place:
     return Place(x.shape, strides, geometry.power_of_two(x.ctypes.data, 16))
 
 
+@settings(deadline=None)
 @given(views())
 def test_a_walk_meets_what_broadcasting_meets(case: tuple[tuple[int, ...], list[np.ndarray]]) -> None:
     _, arrays = case

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.nn.functional.common import T, per_axis, publish, with_batch, without_batch
+from micrograd_core.nn.functional.common import T, of_operations, per_axis, publish, with_batch, without_batch
 
 PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """Modes of `pad`, and what NumPy, and the operation, call them."""
@@ -176,134 +176,6 @@ def fold(
     )
 
 
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(…, channels * r**2, height, width) to (…, channels, height * r, width * r) (Shi et al. 2016).
-
-    Parameters
-    ----------
-    input : Tensor
-        (..., channels, height, width).
-    upscale_factor : int
-        How many times as high and as wide.
-
-    Returns
-    -------
-    Tensor
-        (..., channels / r**2, height * r, width * r).
-
-    Raises
-    ------
-    ShapeError
-        When shapes do not fit.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x = mg.ones((1, 8, 2, 2))
-    >>> y = F.pixel_shuffle(x, 2)
-    >>> y.shape
-    (1, 2, 4, 4)
-    """
-    return T["pixel_shuffle"](input, upscale_factor)
-
-
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """The inverse of `pixel_shuffle`.
-
-    Parameters
-    ----------
-    input : Tensor
-        (..., channels, height, width).
-    downscale_factor : int
-        How many times less high and wide.
-
-    Returns
-    -------
-    Tensor
-        (..., channels * r**2, height / r, width / r).
-
-    Raises
-    ------
-    ShapeError
-        When shapes do not fit.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x = mg.ones((1, 2, 4, 4))
-    >>> y = F.pixel_unshuffle(x, 2)
-    >>> y.shape
-    (1, 8, 2, 2)
-    """
-    return T["pixel_unshuffle"](input, downscale_factor)
-
-
-def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels (axis 1) of the groups taken in turn (Zhang et al. 2018).
-
-    Parameters
-    ----------
-    input : Tensor
-        (batch, channels, ...).
-    groups : int
-        How many; divides the channels.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Raises
-    ------
-    ShapeError
-        When shapes do not fit.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x = mg.arange(4.0).reshape((1, 4, 1))
-    >>> y = F.channel_shuffle(x, 2)
-    >>> y.flatten()
-    Tensor([0., 2., 1., 3.])
-    """
-    return T["channel_shuffle"](input, groups)
-
-
-def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """`channel_shuffle`, by its other name.
-
-    Parameters
-    ----------
-    input : Tensor
-        (batch, channels, ...).
-    groups : int
-        How many; divides the channels.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Raises
-    ------
-    ShapeError
-        When shapes do not fit.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x = mg.arange(4.0).reshape((1, 4, 1))
-    >>> y = F.native_channel_shuffle(x, 2)
-    >>> y.flatten()
-    Tensor([0., 2., 1., 3.])
-    """
-    return channel_shuffle(input, groups)
-
-
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 rows with a 1 where the class is; without `num_classes` as many as the greatest index asks for.
 
@@ -334,4 +206,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return T["one_hot"](x, count, dtype="int64")
 
 
+of_operations(
+    globals(), "input", "pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle=channel_shuffle"
+)
 publish(globals())

@@ -7,98 +7,13 @@ from typing import Any
 from micrograd_core.array.creation import arange, full
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, along, publish
+from micrograd_core.nn.functional.common import T, of_operations, publish
 from micrograd_core.nn.functional.convolution import linear
 from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.shared import check_reduction
 from micrograd_core.support.context import levels, programs
 
 NEVER = -1e30  # the logarithm of an impossible sequence: finite, so that differences of two are no NaN
-
-
-def cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:  # fmt: skip
-    """Minus the log-probability that logits (classes along axis 1) give to class indices or probabilities.
-
-    Parameters
-    ----------
-    input : Tensor
-        Logits (batch, classes, ...), or (classes,).
-    target : Tensor
-        Integer classes (batch, ...), or probabilities of the shape of `input`.
-    weight : Tensor, optional
-        (classes,).
-    ignore_index : int
-        Targets that do not count.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-    label_smoothing : float
-        How much of equal probabilities is mixed into the targets, from 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ShapeError, ValueError
-        When shapes do not fit, or `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x, target = mg.asarray([[2.0, 0.0, -1.0]]), mg.asarray([0])
-    >>> y = F.cross_entropy(x, target)
-    >>> y
-    Tensor(0.1698)
-    """
-    given = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": reduction}
-    return T["cross_entropy"](input, target, weight, **given)
-
-
-def nll_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
-) -> Tensor:
-    """`cross_entropy` of log-probabilities.
-
-    Parameters
-    ----------
-    input : Tensor
-        Logarithms of probabilities (batch, classes, ...), or (classes,).
-    target : Tensor
-        Integer classes (batch, ...).
-    weight : Tensor, optional
-        (classes,).
-    ignore_index : int
-        Targets that do not count.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ShapeError, ValueError
-        When shapes do not fit, or `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x = mg.log(mg.asarray([[0.5, 0.25, 0.25]]))
-    >>> target = mg.asarray([0])
-    >>> y = F.nll_loss(x, target)
-    >>> y
-    Tensor(0.6931)
-    """
-    return T["nll_loss"](input, target, weight, ignore_index=ignore_index, reduction=reduction)
 
 
 def linear_cross_entropy(
@@ -151,7 +66,7 @@ def linear_cross_entropy(
     """
     logits = linear(input, linear_weight, linear_bias)
     ignored = -100 if ignore_index is None else ignore_index
-    return cross_entropy(
+    return T["cross_entropy"](
         logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
     )
 
@@ -252,44 +167,6 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
     return _of_classes("multilabel_margin_loss", 2, input, target, reduction=reduction)
 
 
-def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
-) -> Tensor:
-    """The binary cross entropy of each class, from logits, averaged over the last axis.
-
-    Parameters
-    ----------
-    input : Tensor
-        Logits (..., classes).
-    target : Tensor
-        0 and 1, of the shape of `input`.
-    weight : Tensor, optional
-        (classes,).
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ShapeError, ValueError
-        When shapes do not fit, or `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x, target = mg.asarray([[2.0, 0.0]]), mg.asarray([[1.0, 0.0]])
-    >>> y = F.multilabel_soft_margin_loss(x, target)
-    >>> y
-    Tensor(0.41)
-    """
-    return T["multilabel_soft_margin_loss"](input, target, weight, reduction=reduction)
-
-
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,
@@ -381,7 +258,7 @@ def ctc_loss(
     states = [state]
     for step in range(1, steps):
         before = T["concat"]([never, state], axis=1)
-        ways = [state, along(before, 1, 1, width + 1), T["where"](skip, along(before, 1, 0, width), NEVER)]
+        ways = [state, before[:, 1:-1], T["where"](skip, before[:, :width], NEVER)]
         state = T["logsumexp"](T["stack"](ways), axis=0) + p[step]
         states.append(state)
     ends = T["stack"](states)[T["clip"](inputs - 1, 0, steps - 1), arange(batch, device=x.device)]
@@ -394,4 +271,6 @@ def ctc_loss(
     return losses.sum() if reduction == "sum" else losses[0] if absent else losses
 
 
+of_operations(globals(), "input target", "multilabel_soft_margin_loss")
+of_operations(globals(), "input target", "cross_entropy nll_loss", ("ignore_index", "reduction", "label_smoothing"))
 globals().update({name: advising(globals()[name]) for name in publish(globals())})

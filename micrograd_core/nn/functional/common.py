@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from micrograd_core.array.documentation import docstring, parameters
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
+from micrograd_core.ops import TABLE
 from micrograd_core.ops.network import patches
 from micrograd_core.ops.network.windows import single
-from micrograd_core.ops.shared import check_reduction
+from micrograd_core.ops.shared import both_spellings, check_reduction, other_spellings, parameter_names
 
 T: Final = FUNCTIONS
 
@@ -25,15 +27,71 @@ def publish(names: dict[str, Any], *others: str) -> list[str]:
     return list(names["__all__"])
 
 
-def named(function: Callable[..., Any], name: str, rank: int) -> Callable[..., Any]:
-    """A function over `rank` axes that another function made: its public name, and an example over so many axes.
+# ── functions of one operation ───────────────────────────────────────────────────────────────────────────────
 
-    The docstring's own example is over two: it calls ``F.…2d`` on a tensor of shape (1, 1, n, n).
+PYTORCH: Final = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def of_operations(scope: dict[str, Any], operands: str, names: str, by_name: Sequence[str] = ("reduction",)) -> None:
+    """Functions that are an operation each: PyTorch's names of `operands`, and the parameters that the record has.
+
+    A name with ``!`` takes ``inplace``, one with ``!_`` has a twin ``name_``, too; after ``=`` stands an operation that
+    is called otherwise. The parameters `by_name` come last, and are not taken by their place.
     """
+    for word in names.split():
+        written, _, called = word.partition("=")
+        name, op = written.rstrip("!_"), called or written.rstrip("!_")
+        _define(scope, name, op, operands.split(), by_name, "!" in written)
+        if written.endswith("_"):
+            _define(scope, f"{name}_", op, operands.split(), by_name, None)
+            twin = scope[f"{name}_"]
+            twin.__doc__ = f"`{name}`, written into `input`.\n{twin.__doc__.partition(chr(10))[2]}"
+
+
+def _define(
+    scope: dict[str, Any], name: str, op: str, first: list[str], by_name: Sequence[str], in_place: bool | None
+) -> None:
+    """Define a function as Python text, as `dataclasses` do: calls cost and fail as those of any other."""
+    rest = parameters(T[op])[len(first) :]
+    rest.sort(key=lambda each: by_name.index(each.name) if each.name in by_name else -1)
+    told = [f"{each}: Tensor" for each in first]
+    for i, each in enumerate(rest, len(first)):
+        told += ["*"] * (each.name in by_name and "*" not in told)
+        kind = "Tensor | None" if i < TABLE[op].operands else each.annotation
+        told.append(f"{PYTORCH.get(each.name, each.name)}: {kind}" + f" = {each.default}" * bool(each.default))
+    settings = "".join(f", {each.name}={PYTORCH.get(each.name, each.name)}" for each in rest)
+    lines = [f"def {name}({', '.join(told + ['inplace: bool = False'] * bool(in_place))}) -> Tensor:"]
+    if in_place is not False:
+        lines += ["    if inplace:"] * bool(in_place) + [f"      input[...] = T[{op!r}](input.copy(){settings})"]
+        lines += ["      return input"]
+    if in_place is not None:
+        lines += [f"    return T[{op!r}]({', '.join(first)}{settings})"]
+    exec("\n".join(lines), globals(), made := dict[str, Any]())
+    function = made[name]
+    function.__module__ = scope["__name__"]
+    text = docstring(TABLE[op], function).replace(f" y = mg.{op}(", f" y = F.{name}(")
+    text = re.sub("`(axis|keepdims)`", lambda m: f"`{PYTORCH[m[1]]}`", text)
+    function.__doc__ = text.replace(" as mg\n", " as mg\n>>> F = mg.nn.functional\n")
+    scope[name] = both_spellings(function) if other_spellings(parameter_names(function)) else function
+
+
+# ── over one to three axes ───────────────────────────────────────────────────────────────────────────────────
+
+
+def of_rank(text: str | None, rank: int) -> str:
+    """A docstring over two axes as one over `rank` axes: names that end in ``2d``, and shapes (…, …, n, n)."""
+    named = re.sub(r"(?<=\w)2d(?![a-z0-9])", f"{rank}d", text or "")
+    return re.sub(r"\((\d+, \d+), (\d+), \2\)", lambda m: f"({m[1]}, {', '.join([m[2]] * rank)})", named)
+
+
+def named(function: Callable[..., Any], name: str, rank: int) -> Callable[..., Any]:
+    """A function over `rank` axes that another function made: its public name, and its docstring over so many axes."""
     function.__name__ = function.__qualname__ = name
-    text = re.sub(r"(?<=F\.)(\w+)2d", rf"\g<1>{rank}d", function.__doc__ or "")
-    function.__doc__ = re.sub(r"\(1, 1, (\d+), \1\)", lambda m: f"(1, 1, {', '.join([m[1]] * rank)})", text)
+    function.__doc__ = of_rank(function.__doc__, rank)
     return function
+
+
+# ── arguments and results ────────────────────────────────────────────────────────────────────────────────────
 
 
 def written(input: Tensor, function: Callable[..., Tensor], *args: Any) -> Tensor:
@@ -68,13 +126,3 @@ def with_batch(name: str, x: Any, rank: int) -> tuple[Tensor, bool]:
 def without_batch(x: Tensor, absent: bool) -> Tensor:
     """A result as the input was."""
     return x[0] if absent else x
-
-
-def numbers(values: Sequence[Any], like: Tensor, shape: Sequence[int], dtype: Any = None) -> Tensor:
-    """A table of Python numbers beside a tensor: of its dtype unless another is named, on its device."""
-    return asarray(list(values), dtype=dtype or like.dtype, device=like.device).reshape(tuple(shape))
-
-
-def along(x: Tensor, axis: int, start: int | None = None, stop: int | None = None, step: int | None = None) -> Tensor:
-    """``x[..., start:stop:step, ...]``."""
-    return x[(*(slice(None),) * (axis % x.ndim), slice(start, stop, step))]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.nn.functional.common import T, named, per_axis, publish, with_batch, without_batch
+from micrograd_core.nn.functional.common import T, named, of_operations, per_axis, publish, with_batch, without_batch
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -47,42 +47,6 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if w.ndim == 1:  # one feature comes out, and no axis for it
         return x @ w if bias is None else x @ w + bias
     return T["linear"](x, w, 0.0 if bias is None else bias)
-
-
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input1 @ weight[o] @ input2 + bias[o]`` for each output feature `o`.
-
-    Parameters
-    ----------
-    input1 : Tensor
-        (..., features).
-    input2 : Tensor
-        (..., other features).
-    weight : Tensor
-        (outputs, features, other features).
-    bias : Tensor, optional
-        (outputs,).
-
-    Returns
-    -------
-    Tensor
-        (..., outputs).
-
-    Raises
-    ------
-    ShapeError
-        When shapes do not fit.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> a, b, weight = mg.ones((2, 4)), mg.ones((2, 5)), mg.ones((3, 4, 5))
-    >>> y = F.bilinear(a, b, weight)
-    >>> y.shape
-    (2, 3)
-    """
-    return T["bilinear"](input1, input2, weight, bias)
 
 
 def _family(rank: int) -> dict[str, Callable[..., Tensor]]:
@@ -226,4 +190,5 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
     return MADE["conv1d"](x, w, bias, padding=pad).permute_dims(2, 0, 1)
 
 
+of_operations(globals(), "input1 input2 weight", "bilinear")
 publish(globals())

@@ -66,11 +66,17 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return x * 0 if training and p == 1 else T["dropout"](x, p, training=training)
 
 
-def _whole_channels(x: Tensor, p: float, training: bool, lead: int) -> Tensor:
-    """`dropout` of what lies along all axes but the first ones."""
+def _whole_channels(
+    name: str, input: Any, p: float, training: bool, inplace: bool, axes: tuple[int, ...], lead: int
+) -> Tensor:
+    """`dropout` of what lies along all axes but the first ones: so many, or all but the last ones."""
+    if inplace:
+        return written(input, lambda x: _whole_channels(name, x, p, training, False, axes, lead))
+    x = _checked(name, input, p, axes)
     if not training:
         return x + 0
-    shape = (*x.shape[:lead], *(1,) * (x.ndim - lead))
+    kept = x.shape[:lead]
+    shape = (*kept, *(1,) * (x.ndim - len(kept)))
     return x * 0 if p == 1 else x * (_kept(x, p, shape) * (1 / (1 - p)))
 
 
@@ -107,10 +113,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     >>> y.shape
     (2, 3, 4)
     """
-    if inplace:
-        return written(input, dropout1d, p, training)
-    x = _checked("dropout1d", input, p, (2, 3))
-    return _whole_channels(x, p, training, x.ndim - 1)
+    return _whole_channels("dropout1d", input, p, training, inplace, (2, 3), -1)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -146,10 +149,8 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     >>> y.shape
     (2, 3, 4, 4)
     """
-    if inplace:
-        return written(input, dropout2d, p, training)
-    x = _checked("dropout2d", input, p, (2, 3, 4))  # of two axes each element is a channel, as PyTorch has it
-    return _whole_channels(x, p, training, 2)
+    # of two axes each element is a channel, as PyTorch has it
+    return _whole_channels("dropout2d", input, p, training, inplace, (2, 3, 4), 2)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -185,10 +186,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     >>> y.shape
     (2, 3, 4, 4, 4)
     """
-    if inplace:
-        return written(input, dropout3d, p, training)
-    x = _checked("dropout3d", input, p, (4, 5))
-    return _whole_channels(x, p, training, x.ndim - 3)
+    return _whole_channels("dropout3d", input, p, training, inplace, (4, 5), -3)
 
 
 def _alpha(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:

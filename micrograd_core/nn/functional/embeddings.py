@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.array.creation import zeros
+from micrograd_core.array.creation import arange, zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, numbers, publish
+from micrograd_core.nn.functional.common import T, publish
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
 
@@ -147,7 +147,7 @@ def embedding_bag(
         raise ValueError("embedding_bag: per_sample_weights are for mode='sum', and have the shape of the input")
     if indices.ndim == 2 and offsets is None:
         bags, length = indices.shape
-        starts: Any = numbers([i * length for i in range(bags)], indices, (bags,), "int64")
+        starts: Any = arange(bags, device=indices.device) * length
     elif indices.ndim == 1 and offsets is not None:
         starts = asarray(offsets).astype("int64")
         starts = starts[:-1] if include_last_offset else starts

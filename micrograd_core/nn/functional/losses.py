@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.nn.functional.common import T, publish, reduced
-from micrograd_core.nn.functional.distances import pairwise_distance
+from micrograd_core.nn.functional.common import T, of_operations, publish, reduced
 from micrograd_core.ops.arguments import advising
 
 
@@ -219,44 +218,6 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     return _weighted("kl_div", input, target, None, reduction, log_target=log_target)
 
 
-def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
-) -> Tensor:
-    """Of probabilities; their logarithms are no less than -100, so that certain mistakes stay finite.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of any shape, of a floating dtype.
-    target : Tensor
-        The target, of the shape of `input` or one that broadcasts.
-    weight : Tensor, optional
-        Weights of the terms, broadcast to their shape.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ValueError
-        When `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x, target = mg.asarray([0.5, 0.25]), mg.asarray([1.0, 0.0])
-    >>> y = F.binary_cross_entropy(x, target)
-    >>> y
-    Tensor(0.4904)
-    """
-    return T["binary_cross_entropy"](input, target, weight, reduction=reduction)
-
-
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean",
     pos_weight: Tensor | None = None,
@@ -296,49 +257,6 @@ def binary_cross_entropy_with_logits(
     Tensor(1.301)
     """
     return T["binary_cross_entropy_with_logits"](input, target, weight, pos_weight, reduction=reduction)
-
-
-def poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, *, eps: float = 1e-08,
-    reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """Of a rate, or its logarithm; `full` adds Stirling's approximation of the logarithm of the count's factorial.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of any shape, of a floating dtype.
-    target : Tensor
-        The target, of the shape of `input` or one that broadcasts.
-    log_input : bool
-        Whether `input` holds logarithms of rates.
-    full : bool
-        Whether Stirling's approximation is added.
-    eps : float
-        Added to a rate before its logarithm.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ValueError
-        When `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, 0.0])
-    >>> y = F.poisson_nll_loss(x, target)
-    >>> y
-    Tensor(4.269)
-    """
-    return T["poisson_nll_loss"](input, target, log_input=log_input, full=full, eps=eps, reduction=reduction)
 
 
 def gaussian_nll_loss(
@@ -390,207 +308,6 @@ def gaussian_nll_loss(
     return T["gaussian_nll_loss"](x, target, variance, full=full, reduction=reduction)
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """``log(1 + exp(-target * input))`` of targets 1 and -1.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of any shape, of a floating dtype.
-    target : Tensor
-        1 and -1, of the shape of `input`.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ValueError
-        When `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, -1.0])
-    >>> y = F.soft_margin_loss(x, target)
-    >>> y
-    Tensor(1.301)
-    """
-    return T["soft_margin_loss"](input, target, reduction=reduction)
-
-
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
-    """The distance itself of target 1; how far it is short of `margin` of target -1.
-
-    Parameters
-    ----------
-    input : Tensor
-        Of any shape, of a floating dtype.
-    target : Tensor
-        1 and -1, of the shape of `input`.
-    margin : float
-        By how much the two cases must differ for no loss.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ValueError
-        When `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x, target = mg.asarray([0.5, 2.0]), mg.asarray([1.0, -1.0])
-    >>> y = F.hinge_embedding_loss(x, target)
-    >>> y
-    Tensor(0.25)
-    """
-    return T["hinge_embedding_loss"](input, target, margin=margin, reduction=reduction)
-
-
-def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, *, reduction: str = "mean"
-) -> Tensor:
-    """How far the first is short of being `margin` above the second (target 1), or below it (target -1).
-
-    Parameters
-    ----------
-    input1 : Tensor
-        The first operand.
-    input2 : Tensor
-        The second operand.
-    target : Tensor
-        1 and -1; shapes broadcast.
-    margin : float
-        By how much the two cases must differ for no loss.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ValueError
-        When `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> a, b = mg.asarray([1.0, 0.0]), mg.asarray([0.5, 2.0])
-    >>> target = mg.asarray([1.0, 1.0])
-    >>> y = F.margin_ranking_loss(a, b, target)
-    >>> y
-    Tensor(1.)
-    """
-    return T["margin_ranking_loss"](input1, input2, target, margin=margin, reduction=reduction)
-
-
-def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, *, reduction: str = "mean"
-) -> Tensor:
-    """One less the cosine of target 1; how far it is above `margin` of target -1.
-
-    Parameters
-    ----------
-    input1 : Tensor
-        (batch, features) or (features,).
-    input2 : Tensor
-        (batch, features) or (features,).
-    target : Tensor
-        1 and -1, one for each row.
-    margin : float
-        By how much the two cases must differ for no loss.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ValueError
-        When `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> a, b = mg.asarray([[1.0, 0.0]]), mg.asarray([[1.0, 1.0]])
-    >>> target = mg.asarray([1.0])
-    >>> y = F.cosine_embedding_loss(a, b, target)
-    >>> y
-    Tensor(0.2929)
-    """
-    return T["cosine_embedding_loss"](input1, input2, target, margin=margin, reduction=reduction)
-
-
-def triplet_margin_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-06,
-    swap: bool = False, *, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
-    """How far the negative is short of being `margin` further from the anchor than the positive.
-
-    Parameters
-    ----------
-    anchor : Tensor
-        (..., features).
-    positive : Tensor
-        (..., features), to be near the anchor.
-    negative : Tensor
-        (..., features), to be far from the anchor.
-    margin : float
-        By how much the two cases must differ for no loss.
-    p : float
-        The order of the norm.
-    eps : float
-        A small number that is added, so that nothing is divided by 0.
-    swap : bool
-        Whether the negative's distance from the positive counts where that is less.
-    reduction : str
-        ``'mean'``, ``'sum'``, or ``'none'`` for all the terms.
-
-    Returns
-    -------
-    Tensor
-        Of shape (), or with ``reduction='none'`` one number for each term.
-
-    Raises
-    ------
-    ValueError
-        When `reduction` is another word.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> anchor, positive = mg.asarray([[0.0, 0.0]]), mg.asarray([[0.0, 1.0]])
-    >>> negative = mg.asarray([[1.5, 0.0]])
-    >>> y = F.triplet_margin_loss(anchor, positive, negative)
-    >>> y
-    Tensor(0.5)
-    """
-    given = {"margin": margin, "p": p, "eps": eps, "swap": swap, "reduction": reduction}
-    return T["triplet_margin_loss"](anchor, positive, negative, **given)
-
-
 def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, *,
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0, swap: bool = False,
@@ -635,11 +352,15 @@ def triplet_margin_with_distance_loss(
     >>> y
     Tensor(0.5)
     """
-    distance = pairwise_distance if distance_function is None else distance_function
+    distance = T["pairwise_distance"] if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = T["minimum"](far, distance(positive, negative))
     return reduced("triplet_margin_with_distance_loss", T["relu"](near - far + margin), reduction)
 
 
+of_operations(globals(), "input target", "binary_cross_entropy soft_margin_loss hinge_embedding_loss")
+of_operations(globals(), "input target", "poisson_nll_loss", ("eps", "reduction"))
+of_operations(globals(), "input1 input2 target", "margin_ranking_loss cosine_embedding_loss")
+of_operations(globals(), "anchor positive negative", "triplet_margin_loss")
 globals().update({name: advising(globals()[name]) for name in publish(globals())})

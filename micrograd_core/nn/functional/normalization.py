@@ -13,7 +13,7 @@ from micrograd_core.array.namespace import finfo
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, publish
+from micrograd_core.nn.functional.common import T, of_operations, publish
 from micrograd_core.ops.shared import both_spellings
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
@@ -270,44 +270,6 @@ def rms_norm(
     return T["rms_norm"](x, weight, axis=axes, eps=finfo(x.dtype).eps if eps is None else eps)
 
 
-def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """``x / (k + alpha * mean of squares of size channels around) ** beta`` (Krizhevsky et al. 2012).
-
-    Parameters
-    ----------
-    input : Tensor
-        (batch, channels, *spatial).
-    size : int
-        How many channels count.
-    alpha : float
-        The factor of the mean of squares.
-    beta : float
-        The power.
-    k : float
-        The number added to the mean of squares.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Raises
-    ------
-    ShapeError
-        When shapes do not fit.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> F = mg.nn.functional
-    >>> x = mg.ones((1, 4, 3))
-    >>> y = F.local_response_norm(x, 2)
-    >>> y.shape
-    (1, 4, 3)
-    """
-    return T["local_response_norm"](input, size, alpha=alpha, beta=beta, k=k)
-
-
 @both_spellings
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """Over the norms along `dim`, or `eps` where they are less.
@@ -346,4 +308,5 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
     return out
 
 
+of_operations(globals(), "input", "local_response_norm")
 publish(globals())

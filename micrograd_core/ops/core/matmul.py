@@ -7,7 +7,7 @@ import math
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import products
-from micrograd_core.ops.record import APART, NUMERIC, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import APART, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import calls, is_scalar
 from micrograd_core.ops.tangents import affine, product
 
@@ -108,7 +108,6 @@ OPS = calls(
         batching=products,
         autocast="half",
         standard=True,
-        accepts=NUMERIC,
         check=_check_matmul,
         tangent=product,
         gradient=(_matmul_left, _matmul_right),
@@ -131,7 +130,6 @@ OPS = calls(
         "``x1 @ x2.T + x3``: inputs (..., i), weight (o, i) and bias (o,), or 0 for none.",
         lowering=APART,
         autocast="half",
-        accepts=NUMERIC,
         check=_check_linear,
         tangent=affine,
         gradient=(
@@ -147,6 +145,5 @@ OPS = calls(
             Sample((3,), (2, 3), (2,)),
             Sample((4, 3), (2, 3), 0.0),
         ),
-        reference=lambda np, x, weight, bias: x @ weight.T + bias,
     ),
 )

@@ -10,7 +10,7 @@ from micrograd_core.dtypes import DType, bool_, int64, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, reduced_shape, resolve_axes, resolve_axis
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, NEST, NUMERIC, REAL, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import cut, in_float32, locating, mirror, positions, to_bool, to_int64
+from micrograd_core.ops.shared import cut, in_float32, locating, mirror, positions, stays, to_bool, to_int64
 from micrograd_core.ops.tangents import linear, reduction
 
 
@@ -33,7 +33,7 @@ def _reduction(name: str, doc: str, *, empty: bool = True, **facts: Any) -> Op:
         axis = resolve_axes(name, axis, len(x.shape))
         if not empty and count(x, axis) == 0:
             raise ShapeError(f"{name}: no result exists for zero elements (shape {x.shape}, axis {axis})")
-        return {"axis": axis, "keepdims": bool(keepdims)}
+        return {"axis": axis, "keepdims": stays(name, keepdims)}
 
     usual = {"parameters": parameters, "kind": "reduction", "standard": True, "samples": _SAMPLES}
     return Op(name, doc, **{**usual, **facts})
@@ -46,7 +46,7 @@ def _spread(name: str, doc: str, **facts: Any) -> Op:
         x: Any, /, axis: int | tuple[int, ...] | None = None, *, correction: float = 0.0, keepdims: bool = False
     ) -> dict[str, Any]:
         axis = resolve_axes(name, axis, len(x.shape))
-        return {"axis": axis, "correction": float(correction), "keepdims": bool(keepdims)}
+        return {"axis": axis, "correction": float(correction), "keepdims": stays(name, keepdims)}
 
     def reference(np: Any, x: Any, correction: float = 0.0, **params: Any) -> Any:
         return getattr(np, name)(x, ddof=correction, **params)
@@ -67,7 +67,7 @@ def _position(name: str, doc: str, compose: Any) -> Op:
     """Where along an axis an extremum is."""
 
     def parameters(x: Any, /, axis: int | None = None, keepdims: bool = False) -> dict[str, Any]:
-        return {"axis": lane(name, x, axis), "keepdims": bool(keepdims)}
+        return {"axis": lane(name, x, axis), "keepdims": stays(name, keepdims)}
 
     return locating(
         name,
@@ -372,6 +372,5 @@ OPS = (
         tangent=reduction,
         gradient=(_logsumexp_rule,),
         compose=_logsumexp,
-        reference=lambda np, x, axis=None, keepdims=False: np.logaddexp.reduce(x, axis=axis, keepdims=keepdims),
     ),
 )

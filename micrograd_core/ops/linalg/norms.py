@@ -18,7 +18,7 @@ from micrograd_core.ops.linalg.matrices import LINALG, matrix, matrix_stack
 from micrograd_core.ops.linalg.matrix_calculus import conj
 from micrograd_core.ops.record import ANY, INEXACT, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut, in_dtype_of, in_float32, real_dtype
-from micrograd_core.ops.tangents import product, reduction
+from micrograd_core.ops.tangents import reduction
 
 
 def _diagonal_parameters(x: Any, /, *, offset: int = 0) -> dict[str, Any]:
@@ -232,7 +232,6 @@ OPS = (
     _EVERYWHERE(
         "cross",
         parameters=_cross_parameters,
-        tangent=product,
         compose=_cross,
         samples=(Sample((3,), (3,)), Sample((2, 3), (3,)), Sample((3, 2), (3, 2), axis=0), Sample((2, 1, 3), (4, 3))),
         reference=lambda np, x, y, axis=-1: np.cross(x, y, axis=axis),

@@ -10,9 +10,8 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes, is_integer, resolve_axes, resolve_axis
 from micrograd_core.ops.linalg.matrix_calculus import conj
-from micrograd_core.ops.record import NUMERIC, Array, Handle, Op, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls
-from micrograd_core.ops.tangents import product
 
 # ── tensordot, vecdot, outer ─────────────────────────────────────────────────────────────────────────────────
 
@@ -227,7 +226,6 @@ OPS = calls(
         "tensordot",
         autocast="half",
         parameters=_tensordot_parameters,
-        accepts=NUMERIC,
         compose=_tensordot,
         samples=(
             Sample((2, 3, 4), (3, 4, 2)),
@@ -240,25 +238,16 @@ OPS = calls(
     Op(
         "vecdot",
         parameters=_vecdot_parameters,
-        accepts=NUMERIC,
-        tangent=product,
         compose=_vecdot,
         samples=(Sample((2, 3), (2, 3)), Sample((2, 1, 3), (4, 3)), Sample((3, 2), (3, 2), axis=0), Sample((0,), (0,))),
         reference=lambda np, x, y, axis=-1: (np.conj(x) * y).sum(axis=axis),
     ),
-    Op(
-        "outer",
-        parameters=_outer_parameters,
-        accepts=NUMERIC,
-        compose=_outer,
-        samples=(Sample((2,), (3,)), Sample((0,), (3,))),
-    ),
+    Op("outer", parameters=_outer_parameters, compose=_outer, samples=(Sample((2,), (3,)), Sample((0,), (3,)))),
     Op(
         "einsum",
         autocast="half",
         operands=-1,
         parameters=_einsum_parameters,
-        accepts=NUMERIC,
         compose=_einsum,
         samples=(
             Sample((2, 3), (3, 4), subscripts="ij,jk->ik"),

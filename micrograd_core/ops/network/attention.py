@@ -8,7 +8,7 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.network.softmax import attention_weights_reference
+from micrograd_core.ops.core.matmul import transposed
 from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls, in_float32, is_scalar
 from micrograd_core.ops.tangents import linear
@@ -24,19 +24,6 @@ def _embedding_parameters(indices: Any, weight: Any, /) -> dict[str, Any]:
     if len(weight.shape) != 2:
         raise ShapeError(f"embedding: the weight has axes (number of embeddings, features); got shape {weight.shape}")
     return {}
-
-
-def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: int) -> dict[str, Any]:
-    """For each of `num_embeddings` rows, the sum of the rows of ``x1`` where ``x2`` names it.
-
-    It is the transpose of `embedding`.
-    """
-    if g.shape[:-1] != indices.shape or not g.shape:
-        raise ShapeError(
-            f"embedding_gradient: a cotangent of shape {g.shape} does not fit indices of shape {indices.shape}: it has "
-            "one more axis, that of the features"
-        )
-    return {"num_embeddings": int(num_embeddings)}
 
 
 def _named(k: Table, indices: Handle, count: int) -> Handle:
@@ -61,12 +48,6 @@ def _embedding_gradient(k: Table, g: Handle, indices: Handle, *, num_embeddings:
     ndim = len(indices.shape)
     received = k.where(_named(k, indices, num_embeddings), k.expand_dims(g, axis=(ndim,)), 0)
     return k.sum(received, axis=tuple(range(ndim)), keepdims=False)
-
-
-def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
-    out = np.zeros((num_embeddings, g.shape[-1]))
-    np.add.at(out, indices, g)
-    return out
 
 
 # ── attention ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,18 +80,10 @@ def _attention_parameters(
 
 def _attention(k: Table, query: Handle, key: Any, value: Handle, mask: Any, *, is_causal: bool, scale: float) -> Handle:
     """``softmax(scale * query @ key.T + mask) @ value``; 0 for a target that sees nothing, rather than 0 / 0."""
-    ndim = len(key.shape)
-    scores = k.matmul(k.multiply(query, scale), k.permute_dims(key, axes=(*range(ndim - 2), ndim - 1, ndim - 2)))
+    scores = k.matmul(k.multiply(query, scale), transposed(k, key))
     if not is_scalar(mask) and k.dtype(mask) is not bool_:
         mask = k.astype(mask, dtype=scores.dtype)
     return k.matmul(k.attention_weights(scores, mask, is_causal=is_causal), value)
-
-
-def _attention_reference(
-    np: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool = False, scale: float | None = None
-) -> Any:
-    scores = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    return attention_weights_reference(np, scores, mask, is_causal) @ value
 
 
 _INDICES = Array((2, 3), 0, 4, "int64")
@@ -129,11 +102,11 @@ OPS = calls(
             Sample(Array((), 0, 4, "int32"), Array((4, 2))),
             Sample(Array((0,), 0, 4, "int64"), Array((4, 2))),
         ),
-        reference=lambda np, indices, weight: weight[indices],
     ),
     Op(
         "embedding_gradient",
-        parameters=_embedding_gradient_parameters,
+        "For each of `num_embeddings` rows, the sum of the rows of ``x1`` where ``x2`` names it: the transpose of "
+        "`embedding`.",
         accepts=(FLOATING, INTEGER),
         separate=(1,),
         tangent=linear,
@@ -143,7 +116,6 @@ OPS = calls(
             Sample(Array((2, 3, 2)), _INDICES, num_embeddings=4),
             Sample(Array((0, 2)), Array((0,), 0, 4, "int64"), num_embeddings=3),
         ),
-        reference=_embedding_gradient_reference,
     ),
     Op(
         "scaled_dot_product_attention",
@@ -159,6 +131,5 @@ OPS = calls(
             Sample(Array((2, 3, 2)), Array((2, 2)), Array((2, 2, 1)), Array((3, 2), dtype="bool")),
             Sample(Array((3, 2)), Array((2, 2)), Array((2, 3)), Array((3, 2))),
         ),
-        reference=_attention_reference,
     ),
 )

@@ -47,15 +47,6 @@ def _bags(k: Table, rows: Handle, starts: Handle, counted: Operand, *, mode: str
     return out if mode == "sum" else k.divide(out, k.where(filled, k.expand_dims(counts, axis=(1,)), 1))
 
 
-def _reference(np: Any, rows: Any, starts: Any, counted: Any, mode: str = "sum") -> Any:
-    stops, found = [*starts[1:], len(rows)], []
-    kept = np.broadcast_to(np.asarray(counted, bool), rows.shape[:1])
-    for start, stop in zip(starts, stops, strict=True):
-        bag = rows[start:stop][kept[start:stop]]
-        found.append(getattr(np, mode)(bag, axis=0) if len(bag) else np.zeros(rows.shape[1]))
-    return np.array(found)
-
-
 OPS = (
     Op(
         "bags",
@@ -68,6 +59,5 @@ OPS = (
             Sample(Array((4, 2)), Array((1,), 0, 1, "int64"), 1.0, mode="mean"),
             Sample(Array((3, 2)), Array((1,), 0, 1, "int64"), Array((3,), dtype="bool")),
         ),
-        reference=_reference,
     ),
 )

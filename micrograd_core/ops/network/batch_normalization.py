@@ -9,16 +9,7 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.normalization import (
-    _IN_FLOAT32,
-    GRADIENTS,
-    NormGradients,
-    _centred,
-    _normalized,
-    _standardize_gradient_reference,
-    _weight_gradient_reference,
-    scaled_tangent,
-)
+from micrograd_core.ops.network.normalization import _IN_FLOAT32, GRADIENTS, NormGradients, _centred, scaled_tangent
 from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar, nest, plus, times, zero_rule
 from micrograd_core.ops.tangents import total
@@ -42,18 +33,6 @@ def _batch_norm_parameters(
                 f"there is one number for each of its {channels[0]} channels (axis 1)"
             )
     return {"training": bool(training), "eps": float(eps)}
-
-
-def _batch_norm_gradient_parameters(g: Any, x: Any, /, weight: Any = None, *, eps: float = 1e-5) -> dict[str, Any]:
-    """The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``."""
-    _batch_norm_parameters(x, None, None, weight)  # which looks at the shapes
-    return {"eps": float(eps)}
-
-
-def _batch_norm_weight_gradient_parameters(g: Any, x: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
-    """The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``."""
-    _batch_norm_parameters(x)  # which looks at the shape
-    return {"eps": float(eps)}
 
 
 def _but_channels(x: Any) -> Shape:
@@ -146,15 +125,6 @@ def _batch_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, eps: float) -
     return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
 
 
-def _batch_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, eps: float = 1e-5) -> dict[str, Any]:
-    """The vector-Jacobian products of `batch_norm` in training by its input, weight and bias, with ``x1``.
-
-    ``x2`` is its input, ``x3`` its weight.
-    """
-    _batch_norm_parameters(x, weight=weight)
-    return {"eps": float(eps)}
-
-
 def _batch_norm_gradients(k: Table, g: Handle, x: Handle, weight: Handle, *, eps: float) -> NormGradients:
     return NormGradients(
         _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
@@ -186,23 +156,6 @@ def _batch_norm_tangent(
     return scaled_tangent(k, by_x, by_channel(k, weight, ndim), dw, normalized, db)
 
 
-def _batch_norm_reference(
-    np: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, training: bool = False, eps: float = 1e-5
-) -> Any:
-    mean, var, weight, bias = (np.reshape(each, (-1, *(1,) * (x.ndim - 2))) for each in (mean, var, weight, bias))
-    if training:
-        return _normalized(np, x, (0, *range(2, x.ndim)), eps) * weight + bias
-    return (x - mean) / np.sqrt(var + eps) * weight + bias
-
-
-def _batch_norm_gradients_reference(np: Any, g: Any, x: Any, weight: Any, eps: float = 1e-5) -> Any:
-    axis = (0, *range(2, x.ndim))
-    by_weight = _weight_gradient_reference(np, g * _normalized(np, x, axis, eps), 1)
-    weight = np.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
-    by_x = _standardize_gradient_reference(np, g, x, 1.0, axis=axis, eps=eps) * weight
-    return by_x, by_weight, _weight_gradient_reference(np, g, 1)
-
-
 OPS = (
     _IN_FLOAT32(
         "batch_norm",
@@ -222,38 +175,31 @@ OPS = (
             Sample(Array((2, 2, 2, 1)), Array((2,)), Array((2,), 0.5), 1.0, 0.0),
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,)), training=True, eps=1e-2),
         ),
-        reference=_batch_norm_reference,
     ),
     nest(
         "batch_norm_gradient",
+        "The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``.",
         optional=(1.0,),
-        parameters=_batch_norm_gradient_parameters,
         compose=_batch_norm_gradient,
         samples=(
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
             Sample(Array((3, 2, 2)), Array((3, 2, 2)), 1.0, eps=1e-2),
         ),
-        reference=lambda np, g, x, weight=1.0, eps=1e-5: _standardize_gradient_reference(
-            np, g, x, np.reshape(weight, (-1, *(1,) * (x.ndim - 2))), (0, *range(2, x.ndim)), eps
-        ),
     ),
     nest(
         "batch_norm_weight_gradient",
-        parameters=_batch_norm_weight_gradient_parameters,
+        "The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``.",
         compose=_batch_norm_weight_gradient,
         samples=(Sample(Array((3, 2)), Array((3, 2)), eps=1e-2), Sample(Array((3, 2, 2)), Array((3, 2, 2)), eps=1e-2)),
-        reference=lambda np, g, x, eps=1e-5: _weight_gradient_reference(
-            np, g * _normalized(np, x, (0, *range(2, x.ndim)), eps), 1
-        ),
     ),
     GRADIENTS(
         "batch_norm_gradients",
-        parameters=_batch_norm_gradients_parameters,
+        "The vector-Jacobian products of `batch_norm` in training at ``x2`` by input, weight ``x3`` and bias, with "
+        "``x1``.",
         compose=_batch_norm_gradients,
         samples=(
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
             Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((2,)), eps=1e-2),
         ),
-        reference=_batch_norm_gradients_reference,
     ),
 )

@@ -13,7 +13,6 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.softmax import softmax_reference
 from micrograd_core.ops.record import FLOATING, INTEGER, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import by_channel, check_reduction, in_float32, is_scalar, times
 
@@ -245,46 +244,6 @@ def _cross_entropy_weight(k: Table, g: Handle, out: Any, logits: Any, targets: A
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _nll_reference(
-    np: Any, log_p: Any, targets: Any, weight: Any, ignore_index: int = IGNORED, reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Any:  # fmt: skip
-    """Losses, and what a mean divides by, position by position."""
-    axis = _class_axis(log_p.shape)
-    classes = log_p.shape[axis]
-    rows, weights = np.moveaxis(log_p, axis, -1), np.broadcast_to(np.asarray(weight, "d"), (classes,))
-    indices = targets.ndim < log_p.ndim
-    losses, totals = np.zeros(rows.shape[:-1]), np.ones(rows.shape[:-1])
-    for position in np.ndindex(*rows.shape[:-1]):
-        if indices and targets[position] == ignore_index:
-            totals[position] = 0
-            continue
-        aim = np.eye(classes)[targets[position]] if indices else np.moveaxis(targets, axis, -1)[position]
-        if indices:
-            totals[position] = weights[targets[position]]
-        aim = aim * (1 - label_smoothing) + label_smoothing / classes
-        losses[position] = -np.sum(aim * weights * rows[position])
-    return {"mean": np.sum(losses) / np.sum(totals), "sum": np.sum(losses), "none": losses}[reduction]
-
-
-def _cross_entropy_reference(np: Any, logits: Any, targets: Any, weight: Any, **params: Any) -> Any:
-    return _nll_reference(
-        np, np.log(softmax_reference(np, logits, _class_axis(logits.shape))), targets, weight, **params
-    )
-
-
-def _gradient_reference(
-    np: Any, g: Any, logits: Any, targets: Any, weight: Any, reduction: str = "mean", ignore_index: int = IGNORED
-) -> Any:
-    """Of plain class indices."""
-    axis = _class_axis(logits.shape)
-    aim = np.moveaxis(np.eye(logits.shape[axis])[targets], -1, axis)
-    weight = np.reshape(weight, (-1, *(1,) * (logits.ndim - axis - 1)))
-    own = np.sum(aim * weight, axis=axis, keepdims=True) * np.expand_dims(targets != ignore_index, axis)
-    g = np.expand_dims(g, axis) if reduction == "none" else g / (np.sum(own) if reduction == "mean" else 1)
-    return (softmax_reference(np, logits, axis) - aim) * own * g
-
-
 _LOGITS, _CLASSES, _WEIGHT = Array((4, 3)), Array((4,), 0, 3, "int64"), Array((3,), 0.5, 1.5)
 _IMAGE, _PIXELS = Array((2, 3, 2)), Array((2, 2), 0, 3, "int64")
 
@@ -312,7 +271,6 @@ OPS = (
             Sample(_LOGITS, Array((4, 3), 0.1, 0.9), _WEIGHT, label_smoothing=0.2),
             Sample(Array((3,)), Array((), 0, 3, "int64"), 1.0),
         ),
-        reference=_cross_entropy_reference,
     ),
     Op(
         "cross_entropy_gradient",
@@ -326,7 +284,6 @@ OPS = (
             Sample(Array(()), _LOGITS, _CLASSES, _WEIGHT, reduction="sum", ignore_index=1),
             Sample(Array((2, 2)), _IMAGE, _PIXELS, _WEIGHT, reduction="none"),
         ),
-        reference=_gradient_reference,
     ),
     Op(
         "nll_loss",
@@ -343,6 +300,5 @@ OPS = (
             Sample(_IMAGE, _PIXELS, _WEIGHT, reduction="none"),
             Sample(_LOGITS, _CLASSES, 1.0, reduction="sum"),
         ),
-        reference=_nll_reference,
     ),
 )

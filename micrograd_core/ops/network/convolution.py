@@ -13,7 +13,8 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.patches import AXES, lengths_of, patches_reference, per_axis, transposed, windows_of
+from micrograd_core.ops.core.matmul import transposed
+from micrograd_core.ops.network.patches import AXES, per_axis, windows_of
 from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import by_channel, calls, in_float32, network, plus
 from micrograd_core.ops.tangents import affine, product
@@ -105,13 +106,7 @@ def _weight_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
     def parameters(
         g: Any, x: Any, /, *, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
     ) -> dict[str, Any]:
-        windows = windows_of(op, x, kernel_size, stride, padding, dilation, rank)
-        lengths = lengths_of(
-            op, x.shape[2:], *(windows[name] for name in ("kernel_size", "stride", "padding", "dilation"))
-        )
-        if g.shape[:1] + g.shape[2:] != x.shape[:1] + lengths:
-            raise ShapeError(f"{op}: a cotangent of shape {g.shape} does not fit an input of shape {x.shape}")
-        return {**windows, "groups": index(groups)}
+        return {**windows_of(op, x, kernel_size, stride, padding, dilation, rank), "groups": index(groups)}
 
     return parameters
 
@@ -125,11 +120,6 @@ def _grouped(k: Table, weight: Handle, groups: int) -> Handle:
     """A weight as one matrix for each group."""
     rows = weight.shape[0] // groups
     return k.reshape(weight, shape=(groups, rows, math.prod(weight.shape[1:])))
-
-
-def _transposed(k: Table, x: Handle) -> Handle:
-    ndim = len(x.shape)
-    return k.permute_dims(x, axes=(*range(ndim - 2), ndim - 1, ndim - 2))
 
 
 @in_float32
@@ -149,7 +139,7 @@ def _conv_transpose(
     """Each group's transposed weight times its input gives patches, which are added up."""
     kernel = weight.shape[2:]
     size = transposed_size(x.shape[2:], kernel, output_padding=output_padding, **windows)
-    columns = k.matmul(_transposed(k, _grouped(k, weight, groups)), _rows(k, x, groups, math.prod(x.shape[2:])))
+    columns = k.matmul(transposed(k, _grouped(k, weight, groups)), _rows(k, x, groups, math.prod(x.shape[2:])))
     patches = k.reshape(columns, shape=(x.shape[0], weight.shape[1] * groups, *kernel, *x.shape[2:]))
     out = k.patches_gradient(patches, size=size, kernel_size=kernel, **windows)
     return plus(k, out, by_channel(k, bias, len(out.shape)))
@@ -160,7 +150,7 @@ def _conv_weight(k: Table, g: Handle, x: Handle, *, groups: int, **windows: Any)
     """Each group's cotangent times its transposed patches, summed over the batch."""
     count = math.prod(g.shape[2:])
     columns = _rows(k, k.patches(x, fill=0.0, **windows), groups, count)
-    products = k.matmul(_rows(k, g, groups, count), _transposed(k, columns))
+    products = k.matmul(_rows(k, g, groups, count), transposed(k, columns))
     shape = (g.shape[1], x.shape[1] // groups, *windows["kernel_size"])
     return k.reshape(k.sum(products, axis=(0,), keepdims=False), shape=shape)
 
@@ -177,50 +167,6 @@ def _missing(size: Shape, lengths: Shape, kernel: Shape, **windows: Shape) -> Sh
     """The ``output_padding`` with which a transpose gives `size`."""
     least = transposed_size(lengths, kernel, output_padding=(0,) * len(size), **windows)
     return tuple(n - m for n, m in zip(size, least, strict=True))
-
-
-def _conv_reference(
-    np: Any, x: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-) -> Any:
-    """Element by element, from the definition."""
-    patches = patches_reference(np, x, weight.shape[2:], stride, padding, dilation)
-    rank = x.ndim - 2
-    out = np.empty((x.shape[0], weight.shape[0], *patches.shape[2 + rank :]))
-    inputs, outputs = weight.shape[1], weight.shape[0] // groups
-    for o in range(weight.shape[0]):
-        seen = patches[:, o // outputs * inputs : (o // outputs + 1) * inputs]
-        out[:, o] = np.einsum(
-            seen, [0, *range(1, seen.ndim)], weight[o], range(1, rank + 2), [0, *range(rank + 2, seen.ndim)]
-        )
-    return out + np.reshape(bias, (-1,) + (1,) * rank)
-
-
-def _transpose_reference(
-    np: Any, x: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-    dilation: Any = 1, groups: int = 1,
-) -> Any:  # fmt: skip
-    """Each element of the input sends the weight, times itself, to where it lies."""
-    rank = x.ndim - 2
-    kernel = np.array(weight.shape[2:])
-    stride, padding, more, dilation = (np.broadcast_to(v, (rank,)) for v in (stride, padding, output_padding, dilation))
-    reach = (np.array(x.shape[2:]) - 1) * stride + dilation * (kernel - 1) + 1
-    inputs, outputs = weight.shape[0] // groups, weight.shape[1]
-    full = np.zeros((x.shape[0], outputs * groups, *(reach + more)))
-    for i in range(weight.shape[0]):
-        channels = slice(i // inputs * outputs, (i // inputs + 1) * outputs)
-        for position in np.ndindex(*x.shape[2:]):
-            for offset in np.ndindex(*kernel):
-                at = (slice(None), channels, *(stride * position + dilation * offset))
-                full[at] += np.outer(x[(slice(None), i, *position)], weight[(i, slice(None), *offset)])
-    inside = tuple(slice(p, n - p) for p, n in zip(padding, full.shape[2:], strict=True))
-    return full[(slice(None), slice(None), *inside)] + np.reshape(bias, (-1,) + (1,) * rank)
-
-
-def _weight_reference(
-    np: Any, g: Any, x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-) -> Any:
-    shape = (g.shape[1], x.shape[1] // groups, *np.broadcast_to(kernel_size, (x.ndim - 2,)))
-    return transposed(np, lambda w: _conv_reference(np, x, w, 0.0, stride, padding, dilation, groups), shape, g)
 
 
 def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
@@ -280,7 +226,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(x, grouped, 0.0, groups=2, **bigger),
                 Sample(Array((1, 2, *shape(3, 6))), Array((1, 2, *shape(2, 2))), 0.0, dilation=2, stride=3),
             ),
-            reference=_conv_reference,
         ),
         network(
             transpose,
@@ -299,7 +244,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(Array((1, 2, *shape(2, 2))), grouped, 0.0, groups=2, output_padding=1, **bigger),
                 Sample(Array((1, 2, *shape(2, 3))), Array((2, 1, *shape(2, 2))), 0.0, dilation=2),
             ),
-            reference=_transpose_reference,
         ),
         network(
             by_weight,
@@ -314,7 +258,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(Array((2, 1, *shape(2, 3))), Array((2, 2, *shape(3, 4))), kernel_size=shape(2, 2)),
                 Sample(Array((1, 2, *shape(2, 3))), Array((1, 2, *shape(3, 4))), kernel_size=2, groups=2, **bigger),
             ),
-            reference=_weight_reference,
         ),
     )
 

@@ -65,13 +65,6 @@ def _instance_norm(k: Table, x: Handle, weight: Any, bias: Any, *, eps: float) -
     return _weighed(k, k.standardize(x, axis=tuple(range(2, len(x.shape))), eps=eps), weight, bias)
 
 
-def _group_reference(np: Any, x: Any, weight: Any, bias: Any, num_groups: int | None = None, eps: float = 1e-5) -> Any:
-    groups = x.reshape(x.shape[0], num_groups or x.shape[1], -1)
-    mean, var = groups.mean(-1, keepdims=True), groups.var(-1, keepdims=True)
-    along = (-1, *(1,) * (x.ndim - 2))
-    return ((groups - mean) / np.sqrt(var + eps)).reshape(x.shape) * np.reshape(weight, along) + np.reshape(bias, along)
-
-
 def _response_parameters(
     x: Any, /, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> dict[str, Any]:
@@ -92,12 +85,6 @@ def _response_norm(k: Table, x: Handle, *, size: int, alpha: float, beta: float,
     return k.divide(x, k.pow(k.add(k.multiply(total, alpha / size), constant), beta))
 
 
-def _response_reference(np: Any, x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
-    near = [slice(max(c - size // 2, 0), c + (size - 1) // 2 + 1) for c in range(x.shape[1])]
-    total = np.stack([(x[:, each] ** 2).sum(1) for each in near], axis=1)
-    return x / (k + alpha * total / size) ** beta
-
-
 # ── lengths and distances ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -116,10 +103,6 @@ def _normalize(k: Table, x: Handle, *, axis: int, p: float, eps: float) -> Handl
     return k.divide(x, k.clip(_length(k, x, p, axis, True), eps, math.inf))
 
 
-def _norm(np: Any, x: Any, p: float, axis: int, keepdims: bool = False) -> Any:
-    return np.linalg.vector_norm(x, axis=axis, ord=p, keepdims=keepdims)
-
-
 def _similarity_parameters(x1: Any, x2: Any, /, axis: int = 1, *, eps: float = 1e-8) -> dict[str, Any]:
     """``sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps))`` along `axis`."""
     shape = broadcast_shapes("cosine_similarity", *(tuple(each.shape) for each in (x1, x2)))
@@ -136,11 +119,6 @@ def _cosine_similarity(k: Table, x: Handle, y: Handle, *, axis: int, eps: float)
         parts.append(k.divide(each, k.clip(_length(k, each, 2.0, at, True), eps, math.inf)))
     made = k.multiply(*parts)
     return k.sum(made, axis=(len(made.shape) + axis,), keepdims=False)
-
-
-def _similarity_reference(np: Any, x: Any, y: Any, axis: int = 1, eps: float = 1e-8) -> Any:
-    parts = [each / np.maximum(_norm(np, each, 2, axis, True), eps) for each in np.broadcast_arrays(x, y)]
-    return (parts[0] * parts[1]).sum(axis)
 
 
 def _pairwise_parameters(
@@ -228,7 +206,6 @@ OPS = (
             Sample(_IMAGE, Array((4,)), Array((4,)), num_groups=2),
             Sample(Array((2, 4)), 1.0, 0.0, num_groups=2, eps=0.1),
         ),
-        reference=_group_reference,
     ),
     _WIDE(
         "instance_norm",
@@ -236,14 +213,12 @@ OPS = (
         parameters=_instance_parameters,
         compose=_instance_norm,
         samples=(Sample(Array((1, 2, 4)), Array((2,)), 0.5), Sample(Array((1, 2, 2, 2)), 1.0, 0.0, eps=0.1)),
-        reference=_group_reference,
     ),
     _WIDE(
         "local_response_norm",
         parameters=_response_parameters,
         compose=_response_norm,
         samples=(Sample(Array((1, 3, 2)), size=2), Sample(Array((1, 4, 1)), size=3, alpha=0.5, beta=0.5, k=2.0)),
-        reference=_response_reference,
     ),
     _WIDE(
         "normalize",
@@ -251,7 +226,6 @@ OPS = (
         batching=along_axis,
         compose=_normalize,
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0, p=3.0)),
-        reference=lambda np, x, axis=1, p=2.0, eps=1e-12: x / np.maximum(_norm(np, x, p, axis, True), eps),
     ),
     _WIDE(
         "cosine_similarity",
@@ -263,30 +237,24 @@ OPS = (
             Sample(Array((2, 2, 2)), Array((1, 2)), axis=0),
             Sample(Array((2, 3)), Array((2, 1)), axis=-1),
         ),
-        reference=_similarity_reference,
     ),
     _WIDE(
         "pairwise_distance",
         parameters=_pairwise_parameters,
         compose=_pairwise_distance,
         samples=(Sample(_ROWS, _ROWS), Sample(_ROWS, Array((3,)), p=1.0, eps=1e-3, keepdims=True)),
-        reference=lambda np, x, y, p=2.0, eps=1e-6, keepdims=False: _norm(np, x - y + eps, p, -1, keepdims),
     ),
     _WIDE(
         "pdist",
         parameters=_pdist_parameters,
         compose=_pdist,
         samples=(Sample(Array((3, 2))), Sample(Array((1, 2)), p=1.0)),
-        reference=lambda np, x, p=2.0: np.array(
-            [_norm(np, x[i] - x[j], p, 0) for i in range(len(x)) for j in range(i + 1, len(x))]
-        ),
     ),
     _WIDE(
         "cdist",
         parameters=_cdist_parameters,
         compose=_cdist,
         samples=(Sample(_ROWS, Array((3, 3))), Sample(Array((1, 2, 2)), Array((2, 2)), p=1.0)),
-        reference=lambda np, x, y, p=2.0: _norm(np, x[..., :, None, :] - y[..., None, :, :], p, -1),
     ),
     network(
         "bilinear",
@@ -298,6 +266,5 @@ OPS = (
             Sample(Array((2, 2)), Array((2, 3)), Array((2, 2, 3)), Array((2,))),
             Sample(Array((2,)), Array((1,)), Array((3, 2, 1)), 0.0),
         ),
-        reference=lambda np, x, y, weight, bias: np.einsum("...i,oij,...j->...o", x, weight, y) + bias,
     ),
 )

@@ -46,17 +46,10 @@ def _checked(name: str, reduction: str, x: Any, y: Any, *more: str, **params: An
     return {**params, "reduction": reduction}
 
 
-def loss(
-    name: str,
-    value: Function,
-    parameters: Function,
-    reference: Function,
-    slopes: tuple[Function, ...] = (),
-    **facts: Any,
-) -> Op:
+def loss(name: str, value: Function, parameters: Function, slopes: tuple[Function, ...] = (), **facts: Any) -> Op:
     """A loss whose terms are a function ``(k, *operands, **parameters)``, and so are its slopes by each operand.
 
-    Without slopes the composition is differentiated. The reference is that of the terms.
+    Without slopes the composition is differentiated.
     """
 
     def whole(operands: tuple[Any, ...]) -> Shape:
@@ -83,13 +76,7 @@ def loss(
         along = total(k, (k.multiply(slope(k, *operands, **params), t) for t, slope in pairs if t is not None))
         return _reduce(k, along, reduction)
 
-    def reduced(np: Any, *operands: Any, reduction: str = "mean", **params: Any) -> Any:
-        terms = reference(np, *operands, **params)
-        if reduction == "none":
-            return terms
-        return np.sum(terms) / len(terms) if reduction == "batchmean" else getattr(np, reduction)(terms)
-
-    made: dict[str, Any] = {"parameters": parameters, "compose": compose, "reference": reduced, "autocast": "float32"}
+    made: dict[str, Any] = {"parameters": parameters, "compose": compose, "autocast": "float32"}
     if slopes:
         made |= {"gradient": tuple(map(rule, slopes)), "tangent": tangent}
     return network(name, **{**made, **facts})
@@ -154,10 +141,6 @@ def _kl_target_slope(k: Table, x: Handle, y: Handle, *, log_target: bool) -> Han
     return k.where(positive, k.subtract(k.add(k.log(k.where(positive, y, 1)), 1), x), 0)
 
 
-def _kl_reference(np: Any, x: Any, y: Any, log_target: bool = False) -> Any:
-    return np.exp(y) * (y - x) if log_target else y * (np.log(y) - x)
-
-
 # ── binary classification ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -203,11 +186,6 @@ def _bce_pos_weight(k: Table, x: Handle, y: Handle, weight: Handle, pos_weight: 
     return times(k, k.multiply(_tails(k, x)[0], y), weight)
 
 
-def _bce_reference(np: Any, x: Any, y: Any, weight: Any, pos_weight: Any) -> Any:
-    p = 1 / (1 + np.exp(-x))
-    return -weight * (pos_weight * y * np.log(p) + (1 - y) * np.log(1 - p))
-
-
 _X, _Y = Array((2, 3)), Array((2, 3), 0.05, 0.95)
 
 
@@ -216,7 +194,6 @@ OPS = (
         "mse_loss",
         lambda k, x, y: k.square(k.subtract(x, y)),
         _squared_parameters,
-        lambda np, x, y: (x - y) ** 2,
         _opposite(lambda k, x, y: k.multiply(k.subtract(x, y), 2)),
         samples=(Sample(_X, _X), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 1.0, reduction="none")),
     ),
@@ -224,7 +201,6 @@ OPS = (
         "l1_loss",
         lambda k, x, y: k.abs(k.subtract(x, y)),
         _absolute_parameters,
-        lambda np, x, y: np.abs(x - y),
         _opposite(lambda k, x, y: k.sign(k.subtract(x, y))),
         samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 2.5, reduction="none")),
     ),
@@ -232,9 +208,6 @@ OPS = (
         "huber_loss",
         _huber,
         _huber_parameters,
-        lambda np, x, y, delta=1.0: np.where(
-            np.abs(x - y) <= delta, 0.5 * (x - y) ** 2, delta * (np.abs(x - y) - delta / 2)
-        ),
         _opposite(_clipped),
         samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum", delta=0.5), Sample(_X, _X, reduction="none")),
     ),
@@ -242,7 +215,6 @@ OPS = (
         "kl_div",
         _kl,
         _kl_parameters,
-        _kl_reference,
         (lambda k, x, y, *, log_target: k.negative(k.exp(y) if log_target else k.add(y, 0)), _kl_target_slope),
         samples=(
             Sample(_X, _Y),
@@ -254,7 +226,6 @@ OPS = (
         "binary_cross_entropy_with_logits",
         _bce,
         _bce_parameters,
-        _bce_reference,
         (_bce_x, _bce_y, lambda k, x, y, weight, pos_weight: _bce(k, x, y, 1.0, pos_weight), _bce_pos_weight),
         optional=(1.0, 1.0),
         samples=(

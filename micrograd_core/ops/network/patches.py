@@ -7,7 +7,6 @@ channels, *spatial), for any number of spatial axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain
 from operator import index, mul
 from typing import Any, NamedTuple
@@ -206,36 +205,6 @@ def _patches_gradient(
     return k.sum(g, axis=tuple(range(2, 2 + 2 * rank, 2)), keepdims=False)
 
 
-def patches_reference(
-    np: Any, x: Any, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, fill: float = 0.0
-) -> Any:
-    """Position by position."""
-    rank = x.ndim - 2
-    kernel, stride, padding, dilation = (np.broadcast_to(v, (rank,)) for v in (kernel_size, stride, padding, dilation))
-    x = np.pad(x, ((0, 0), (0, 0), *((p, p) for p in padding)), constant_values=fill)
-    lengths = (np.array(x.shape[2:]) - dilation * (kernel - 1) - 1) // stride + 1
-    out = np.empty((*x.shape[:2], *kernel, *lengths))
-    for position in np.ndindex(*kernel, *lengths):
-        at = stride * position[rank:] + dilation * position[:rank]
-        out[(slice(None), slice(None), *position)] = x[(slice(None), slice(None), *at)]
-    return out
-
-
-def transposed(np: Any, function: Callable[[Any], Any], shape: Shape, g: Any) -> Any:
-    """The transpose of a linear function of arrays of a shape, taken from what it does to each unit vector."""
-    out = np.zeros(shape)
-    for at in np.ndindex(*shape):
-        unit = np.zeros(shape)
-        unit[at] = 1
-        out[at] = np.sum(function(unit) * g)
-    return out
-
-
-def _patches_gradient_reference(np: Any, g: Any, size: Any, **windows: Any) -> Any:
-    shape = (*g.shape[:2], *np.broadcast_to(size, ((g.ndim - 2) // 2,)))
-    return transposed(np, lambda x: patches_reference(np, x, **windows), shape, g)
-
-
 OPS = calls(
     network(
         "patches",
@@ -248,7 +217,6 @@ OPS = calls(
             Sample(Array((1, 2, 4, 5)), kernel_size=(3, 2), stride=(1, 2), padding=1),
             Sample(Array((1, 1, 5, 4)), kernel_size=2, dilation=(2, 1), padding=(0, 1), fill=-1.0),
         ),
-        reference=patches_reference,
     ),
     network(
         "patches_gradient",
@@ -262,6 +230,5 @@ OPS = calls(
             Sample(Array((1, 2, 3, 2, 4, 3)), size=(4, 5), kernel_size=(3, 2), stride=(1, 2), padding=1),
             Sample(Array((1, 1, 2, 2, 3, 5)), size=(5, 4), kernel_size=2, dilation=(2, 1), padding=(0, 1)),
         ),
-        reference=_patches_gradient_reference,
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.patches import AXES, patches_reference, windows_of
+from micrograd_core.ops.network.patches import AXES, windows_of
 from micrograd_core.ops.record import Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls, network
 from micrograd_core.ops.tangents import linear, zero
@@ -95,28 +95,6 @@ def _average_rule(k: Table, g: Handle, out: Handle, x: Handle, *, kernel_size: S
     return k.patches_gradient(shares, size=x.shape[2:], kernel_size=kernel_size, dilation=once, **windows)
 
 
-def _reference(name: str, fill: float) -> Callable[..., Any]:
-    def reference(np: Any, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Any:
-        steps = kernel_size if stride is None else stride
-        patches = patches_reference(np, x, kernel_size, steps, padding, dilation, fill)
-        return getattr(np, name)(patches, axis=tuple(range(2, x.ndim)))
-
-    return reference
-
-
-def _max_gradient_reference(
-    np: Any, g: Any, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1
-) -> Any:
-    """Each patch's share goes to the element whose number stands in its place in a grid of numbers."""
-    kernel = tuple(range(2, x.ndim))
-    windows = (kernel_size, kernel_size if stride is None else stride, padding, dilation)
-    patches = patches_reference(np, x, *windows, -math.inf)
-    tied = patches == np.max(patches, axis=kernel, keepdims=True)
-    shares = tied * np.expand_dims(g / np.sum(tied, axis=kernel), kernel)
-    places = patches_reference(np, np.arange(1.0, x.size + 1).reshape(x.shape), *windows)
-    return np.bincount(places.astype(int).ravel(), shares.ravel(), x.size + 1)[1:].reshape(x.shape)
-
-
 def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     """Maxima, their gradient, and means, over `rank` spatial axes; `fewer` samples, one for each."""
     greatest, gradient, average = f"max_pool{rank}d", f"max_pool{rank}d_gradient", f"avg_pool{rank}d"
@@ -139,7 +117,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(image, **overlapping),
                 Sample(image, kernel_size=2, stride=1, dilation=2),
             ),
-            reference=_reference("max", -math.inf),
         ),
         network(
             gradient,
@@ -153,7 +130,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             compose=_max_gradient,
             samples=fewer[1:2]
             or (Sample(Array((1, 2, *(1, 2)[-rank:])), image, kernel_size=2), Sample(positions, image, **overlapping)),
-            reference=_max_gradient_reference,
         ),
         network(
             average,
@@ -164,7 +140,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             gradient=(_average_rule,),
             compose=_average_pool,
             samples=fewer[2:3] or (Sample(image, kernel_size=2), Sample(image, **overlapping)),
-            reference=_reference("mean", 0.0),
         ),
     )
 

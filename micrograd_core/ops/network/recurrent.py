@@ -8,16 +8,23 @@ first, so a state stays the initial one until its sequence begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
+from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
-from micrograd_core.ops.network import sequences as calls
-from micrograd_core.ops.network.sequences import ALL, order
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import is_scalar
+from micrograd_core.ops.shared import cut, is_scalar
 from micrograd_core.ops.tangents import total
+
+ALL: Final = -1
+"""In the place of `lengths`: all sequences are as long as the time axis."""
+
+
+def _order(steps: int, reverse: bool) -> list[int]:
+    """The steps as they follow each other."""
+    return list(range(steps))[:: -1 if reverse else 1]
 
 
 class RNNResult(NamedTuple):
@@ -65,6 +72,69 @@ class GRUGradient(NamedTuple):
     h: Any
 
 
+# ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check(op: str, blocks: int, x: Any, states: Sequence[Any], weight: Any, lengths: Any) -> None:
+    """``x`` (time, batch, blocks * features), states (batch, features), a weight (blocks * features, features)."""
+    h, w = states[0].shape, weight.shape
+    fits = len(x.shape) == 3 and len(h) == 2 and all(state.shape == h for state in states)
+    if not fits or w != (blocks * h[1], h[1]) or x.shape[1:] != (h[0], w[0]):
+        raise ShapeError(
+            f"{op}: shapes {x.shape}, {', '.join(str(s.shape) for s in states)} and {w} do not fit (time, batch, "
+            f"{blocks} * features), {', '.join(['(batch, features)'] * len(states))} and ({blocks} * features, "
+            "features)"
+        )
+    if not x.shape[0]:
+        raise ShapeError(f"{op}: a sequence has at least one step; got shape {x.shape}")
+    if not is_scalar(lengths) and lengths.shape != h[:1]:
+        raise ShapeError(
+            f"{op}: there is one length for each of {h[0]} sequences; got lengths of shape {lengths.shape}"
+        )
+
+
+def _rnn_parameters(
+    x: Any, h: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False, nonlinearity: str = "tanh"
+) -> dict[str, Any]:
+    """``h = tanh(x + h @ weight.T)``, or of `relu`, at each step of sequences (Elman 1990).
+
+    Sequences are (time, batch, features), initial states (batch, features). `lengths` are those of the sequences,
+    by default all that there is of them; `reverse` goes from the last step to the first.
+    """
+    _check("rnn", 1, x, (h,), weight, lengths)
+    if nonlinearity not in ("tanh", "relu"):
+        raise ValueError(f"rnn: nonlinearity is 'tanh' or 'relu'; got {nonlinearity!r}")
+    return {"reverse": bool(reverse), "nonlinearity": nonlinearity}
+
+
+def _lstm_parameters(
+    x: Any, h: Any, c: Any, weight: Any, /, lengths: Any = ALL, *, reverse: bool = False
+) -> dict[str, Any]:
+    """Long short-term memory over sequences (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
+
+    Sequences are (time, batch, 4 * features): of ``x + h @ weight.T`` the blocks are i, f, g, o, and ``c =
+    sigmoid(f) * c + sigmoid(i) * tanh(g)``, ``h = sigmoid(o) * tanh(c)``, from initial states and cells (batch,
+    features). `lengths` and `reverse` as of `rnn`.
+    """
+    _check("lstm", 4, x, (h, c), weight, lengths)
+    return {"reverse": bool(reverse)}
+
+
+def _gru_parameters(
+    x: Any, h: Any, weight: Any, /, bias: Any = 0.0, lengths: Any = ALL, *, reverse: bool = False
+) -> dict[str, Any]:
+    """Gated recurrent units over sequences (Cho et al. 2014).
+
+    Sequences are (time, batch, 3 * features): of ``x`` and ``h @ weight.T + bias`` the blocks are r, z, n, and ``n
+    = tanh(x_n + sigmoid(r) * h_n)``, ``h = (1 - sigmoid(z)) * n + sigmoid(z) * h``, from initial states (batch,
+    features). `lengths` and `reverse` as of `rnn`.
+    """
+    _check("gru", 3, x, (h,), weight, lengths)
+    if not is_scalar(bias) and bias.shape != weight.shape[:1]:
+        raise ShapeError(f"gru: a bias has shape {weight.shape[:1]}, as many as the weight has rows; got {bias.shape}")
+    return {"reverse": bool(reverse)}
+
+
 # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -78,7 +148,7 @@ def _at(k: Table, x: Operand, step: int) -> Any:
 def _block(k: Table, x: Handle, start: int, stop: int, count: int) -> Handle:
     """Some of the blocks of equal length that the last axis is made of."""
     length = x.shape[-1] // count
-    return k.getitem(x, key=(*(slice(0, n, 1) for n in x.shape[:-1]), slice(start * length, stop * length, 1)))
+    return cut(k, x, len(x.shape) - 1, start * length, stop * length)
 
 
 def _blocks(k: Table, x: Operand, count: int) -> list[Any]:
@@ -116,7 +186,7 @@ def _scan(
     """States and gates of all steps, by a function of one: from what input and state contribute, and the states."""
     turned, current = _turned(k, weight), initial
     found: list[Any] = [None] * x.shape[0]
-    for step in order(x.shape[0], reverse):
+    for step in _order(x.shape[0], reverse):
         recurrent = k.matmul(current[0], turned)
         recurrent = recurrent if is_scalar(bias) and bias == 0 else k.add(recurrent, bias)
         gates, new = cell(k, _at(k, x, step), recurrent, current)
@@ -138,7 +208,7 @@ def _scan_back(
     steps, shape = gates.shape[0], (gates.shape[1], weight.shape[1])
     carried = tuple(k.full(shape=shape, fill_value=0, dtype=gates.dtype) for _ in cotangents)
     found: list[Any] = [None] * steps
-    for step in order(steps, not reverse):
+    for step in _order(steps, not reverse):
         given = tuple(total(k, (_at(k, g, step), t)) for g, t in zip(cotangents, carried, strict=True))
         contributed, before = cell(step, _at(k, gates, step), _at(k, g_gates, step), given)
         valid = _valid(k, lengths, step)
@@ -151,12 +221,10 @@ def _scan_back(
 
 def _earlier(k: Table, states: Handle, initial: Handle, reverse: bool) -> Handle:
     """The state before each step."""
-    steps = states.shape[0]
-    rest = [slice(0, n, 1) for n in states.shape[1:]]
-    first = k.expand_dims(initial, axis=(0,))
+    steps, first = states.shape[0], k.expand_dims(initial, axis=(0,))
     if reverse:
-        return k.concat(k.getitem(states, key=(slice(1, steps, 1), *rest)), first, axis=0)
-    return k.concat(first, k.getitem(states, key=(slice(0, steps - 1, 1), *rest)), axis=0)
+        return k.concat(cut(k, states, 0, 1, steps), first, axis=0)
+    return k.concat(first, cut(k, states, 0, 0, steps - 1), axis=0)
 
 
 def _weight_gradient(k: Table, g: Handle, states: Handle, initial: Handle, reverse: bool) -> Handle:
@@ -344,7 +412,7 @@ OPS = (
         RNNResult,
         _rnn,
         autocast="half",
-        parameters=calls.rnn_parameters,
+        parameters=_rnn_parameters,
         shape=_shapes(1, 1, 1),
         gradient=(*map(_rnn_rule, range(3)), None),
         samples=(
@@ -352,45 +420,41 @@ OPS = (
             Sample(*_sequence(1), _FIRST, _LENGTHS, reverse=True),
             Sample(Array((2, 2, 2), 3, 5), Array((2, 2), 0), Array((2, 2), -0.5, 0.5), ALL, nonlinearity="relu"),
         ),
-        reference=calls.rnn_reference,
     ),
     _record(
         "rnn_gradient",
         RNNGradient,
         _rnn_gradient,
-        parameters=calls.rnn_gradient_parameters,
+        doc="The vector-Jacobian product of `rnn`: from the cotangents of its results, and what it kept.",
         shape=_gradient_shapes(3, 2, (1, 0)),
         samples=(
-            Sample(_TRIPLE, 0.0, _TRIPLE, _FIRST, ALL),
-            Sample(_TRIPLE, _TRIPLE, _TRIPLE, _FIRST, _LENGTHS, reverse=True),
+            Sample(_TRIPLE, 0.0, _TRIPLE, _FIRST, ALL, reverse=False, nonlinearity="tanh"),
+            Sample(_TRIPLE, _TRIPLE, _TRIPLE, _FIRST, _LENGTHS, reverse=True, nonlinearity="tanh"),
         ),
-        reference=calls.gradient_reference(1, 0),
     ),
     _record(
         "lstm",
         LSTMResult,
         _lstm,
         autocast="half",
-        parameters=calls.lstm_parameters,
+        parameters=_lstm_parameters,
         shape=_shapes(4, 1, 1, 4),
         gradient=(*map(_lstm_rule, range(4)), None),
         samples=(
             Sample(*_sequence(4), _FIRST, Array((8, 2)), ALL),
             Sample(*_sequence(4, 2), _FIRST, Array((8, 2)), _SHORT, reverse=True),
         ),
-        reference=calls.lstm_reference,
     ),
     _record(
         "lstm_gradient",
         LSTMGradient,
         _lstm_gradient,
-        parameters=calls.lstm_gradient_parameters,
+        doc="The vector-Jacobian product of `lstm`: from the cotangents of its results, and what it kept.",
         shape=_gradient_shapes(6, 4, (4, 0, 0)),
         samples=(
-            Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, Array((8, 2)), ALL),
+            Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, Array((8, 2)), ALL, reverse=False),
             Sample(_PAIR, _PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((8, 2)), _SHORT, reverse=True),
         ),
-        reference=calls.gradient_reference(4, 1),
     ),
     _record(
         "gru",
@@ -398,25 +462,23 @@ OPS = (
         _gru,
         autocast="half",
         optional=(0.0, ALL),
-        parameters=calls.gru_parameters,
+        parameters=_gru_parameters,
         shape=_shapes(3, 1, 4),
         gradient=(*map(_gru_rule, range(4)), None),
         samples=(
             Sample(*_sequence(3), Array((6, 2)), 0.0, ALL),
             Sample(*_sequence(3, 2), Array((6, 2)), Array((6,)), _SHORT, reverse=True),
         ),
-        reference=calls.gru_reference,
     ),
     _record(
         "gru_gradient",
         GRUGradient,
         _gru_gradient,
-        parameters=calls.gru_gradient_parameters,
+        doc="The vector-Jacobian product of `gru`: from the cotangents of its results, and what it kept.",
         shape=_gradient_shapes(5, 3, (3, 1, 0)),
         samples=(
-            Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, Array((6, 2)), ALL),
+            Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, Array((6, 2)), ALL, reverse=False),
             Sample(_PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((6, 2)), _SHORT, reverse=True),
         ),
-        reference=calls.gradient_reference(3, 0),
     ),
 )

@@ -19,6 +19,7 @@ from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.record import Array, Handle, Sample, Table
 from micrograd_core.ops.shared import in_float32, network
+from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import linear
 
 Taps = Sequence[Sequence[tuple[int, float]]]  # for each element of the result, positions and their weights
@@ -129,46 +130,33 @@ def _table(
 # ── along one axis ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _along(transposed: bool) -> Callable[..., Any]:
-    @in_float32
-    def compose(k: Table, x: Handle, *, axis: int, length: int, count: int, **how: Any) -> Handle:
-        lengthened, dtype = length if transposed else count, k.dtype(x)
-        width, places, weights = _table(length, count, transposed=transposed, **how)
-        found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
-        if width == 1 and all(weight == 1 for weight in weights):
-            return found
-        before, after = tuple(x.shape[:axis]), tuple(x.shape[axis + 1 :])
-        apart = k.reshape(found, shape=(*before, lengthened, width, *after))
-        table = k.upload(pack(weights, dtype), (lengthened, width, *(1,) * len(after)), dtype)
-        return k.sum(k.multiply(apart, table), axis=(axis + 1,), keepdims=False)
-
-    return compose
-
-
-def _along_parameters(name: str) -> Callable[..., dict[str, Any]]:
-    def parameters(
-        x: Any, /, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
-        align_corners: bool = False, antialias: bool = False,
-    ) -> dict[str, Any]:  # fmt: skip
-        where = {"axis": resolve_axis(name, axis, len(x.shape)), "length": int(length), "count": int(count)}
-        how = {"scale": float(scale), "align_corners": bool(align_corners), "antialias": bool(antialias)}
-        return {**where, "mode": mode, **how}
-
-    return parameters
+@in_float32
+def _resample(
+    k: Table, x: Handle, *, axis: int, length: int, count: int, transposed: bool = False, **how: Any
+) -> Handle:
+    lengthened, dtype = length if transposed else count, k.dtype(x)
+    width, places, weights = _table(length, count, transposed=transposed, **how)
+    found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
+    if width == 1 and all(weight == 1 for weight in weights):
+        return found
+    before, after = tuple(x.shape[:axis]), tuple(x.shape[axis + 1 :])
+    apart = k.reshape(found, shape=(*before, lengthened, width, *after))
+    table = k.upload(pack(weights, dtype), (lengthened, width, *(1,) * len(after)), dtype)
+    return k.sum(k.multiply(apart, table), axis=(axis + 1,), keepdims=False)
 
 
-def _along_reference(transposed: bool) -> Callable[..., Any]:
-    def reference(
-        np: Any, x: Any, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
-        align_corners: bool = False, antialias: bool = False,
-    ) -> Any:  # fmt: skip
-        matrix = np.zeros((count, length))
-        for i, each in enumerate(MODES[mode][1](length, count, scale, align_corners)):
-            for place, weight in each:
-                matrix[i, place] += weight
-        return np.moveaxis(np.moveaxis(x, axis, -1) @ (matrix if transposed else matrix.T), -1, axis)
+def _resample_parameters(
+    x: Any, /, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
+    align_corners: bool = False, antialias: bool = False, transposed: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them.
 
-    return reference
+    It is `interpolate` along one axis. `scale` is the distance of two of the result in the input. `transposed`: the
+    transpose, from `count` to `length`.
+    """
+    where = {"axis": resolve_axis("resample", axis, len(x.shape)), "length": int(length), "count": int(count)}
+    how = {"align_corners": bool(align_corners), "antialias": bool(antialias), "transposed": bool(transposed)}
+    return {**where, "mode": mode, "scale": float(scale), **how}
 
 
 # ── images ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -221,15 +209,7 @@ def _interpolate_parameters(
 
 def _interpolate(k: Table, x: Handle, *, size: Shape, scales: Sequence[float], mode: str, **how: bool) -> Handle:
     for axis, (count, scale) in enumerate(zip(size, scales, strict=True), 2):
-        x = k.resample(x, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, **how)
-    return x
-
-
-def _interpolate_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
-    given = _interpolate_parameters(x, *args, **params)
-    along = _along_reference(False)
-    for axis, (count, scale) in enumerate(zip(given["size"], given["scales"], strict=True), 2):
-        x = along(np, x, axis, x.shape[axis], count, given["mode"], scale, given["align_corners"])
+        x = k.resample(x, axis=axis, length=x.shape[axis], count=count, mode=mode, scale=scale, transposed=False, **how)
     return x
 
 
@@ -278,13 +258,6 @@ def _affine_grid(k: Table, theta: Handle, *, size: Shape, align_corners: bool) -
     columns.append(k.full(shape=lengths, fill_value=1, dtype=dtype))
     base = k.reshape(k.stack(*columns, axis=rank), shape=(1, math.prod(lengths), rank + 1))
     return k.reshape(k.matmul(base, k.permute_dims(theta, axes=(0, 2, 1))), shape=(size[0], *lengths, rank))
-
-
-def _affine_reference(np: Any, theta: Any, size: Any, align_corners: Any = None) -> Any:
-    lengths = size[2:]
-    axes = [(2 * np.arange(n) - n + 1) / (max(n - 1, 1) if align_corners else n) for n in lengths]
-    places = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(lengths)], axis=-1)
-    return np.einsum("...j,bij->b...i", places, theta)
 
 
 PADDINGS: Final = ("zeros", "border", "reflection")
@@ -339,15 +312,9 @@ def _grid_taps(k: Table, at: Handle, n: int, mode: str, padding_mode: str, align
     rest = k.subtract(at, low)
     if mode == "bilinear":
         return [(low, k.subtract(1, rest)), (k.add(low, 1), rest)]
-    a = -0.75
-
-    def far(t: Handle) -> Handle:
-        return k.multiply(k.subtract(k.multiply(k.add(k.multiply(k.subtract(t, 5), t), 8), t), 4), a)
-
-    def near(t: Handle) -> Handle:
-        return k.add(k.multiply(k.multiply(k.subtract(k.multiply(t, a + 2), a + 3), t), t), 1)
-
-    weights = far(k.add(rest, 1)), near(rest), near(k.subtract(1, rest)), far(k.subtract(2, rest))
+    near, far = (1.0, 0.0, -2.25, 1.25), (3.0, -6.0, 3.75, -0.75)  # Keys' kernel, as `_CUBIC`, up to 1 and up to 2
+    at_taps = (far, k.add(rest, 1)), (near, rest), (near, k.subtract(1, rest)), (far, k.subtract(2, rest))
+    weights = (horner(k, t, coefficients) for coefficients, t in at_taps)
     places = (_kept_inside(k, k.add(low, offset), n, padding_mode, align) for offset in (-1, 0, 1, 2))
     return list(zip(map(k.round, places), weights, strict=True))
 
@@ -382,81 +349,42 @@ def _grid_sample(k: Table, x: Handle, grid: Handle, *, mode: str, padding_mode: 
     return total
 
 
-def _grid_reference(
-    np: Any, x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
-) -> Any:
-    """Of the modes 'bilinear' and 'nearest', with zeros or the border outside, place by place."""
-    out = np.zeros((*x.shape[:2], *grid.shape[1:-1]))
-    for place in np.ndindex(grid.shape[0], *grid.shape[1:-1]):
-        at = []
-        for n, share in zip(x.shape[2:], grid[place][::-1], strict=True):
-            where = (share + 1) * (n - 1) / 2 if align_corners else ((share + 1) * n - 1) / 2
-            at.append(np.clip(where, 0, n - 1) if padding_mode == "border" else where)
-        low = np.rint(at) if mode == "nearest" else np.floor(at)
-        for corner in product((0,) if mode == "nearest" else (0, 1), repeat=len(at)):
-            seen = [int(each) for each in low + corner]
-            weight = 1.0 if mode == "nearest" else np.prod(1 - np.abs(np.array(at) - seen))
-            if all(0 <= i < n for i, n in zip(seen, x.shape[2:], strict=True)):
-                out[(place[0], slice(None), *place[1:])] += weight * x[(place[0], slice(None), *seen)]
-    return out
-
-
 OPS = (
     network(
         "resample",
-        "Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them: `interpolate` along one "
-        "axis. `scale` is the distance of two of the result in the input.",
-        parameters=_along_parameters("resample"),
-        shape=lambda x, *, axis, count, **_: (*x.shape[:axis], count, *x.shape[axis + 1 :]),
+        parameters=_resample_parameters,
         tangent=linear,
-        gradient=(lambda k, g, out, x, **params: k.resample_gradient(g, **params),),
-        compose=_along(False),
-        samples=(Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),),
-        reference=_along_reference(False),
-    ),
-    network(
-        "resample_gradient",
-        "The transpose of `resample`.",
-        parameters=_along_parameters("resample_gradient"),
-        shape=lambda x, *, axis, length, **_: (*x.shape[:axis], length, *x.shape[axis + 1 :]),
-        tangent=linear,
-        gradient=(lambda k, g, out, x, **params: k.resample(g, **params),),
-        compose=_along(True),
-        samples=(Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6),),
-        reference=_along_reference(True),
+        gradient=(lambda k, g, out, x, *, transposed, **how: k.resample(g, transposed=not transposed, **how),),
+        compose=_resample,
+        samples=(
+            Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),
+            Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6, transposed=True),
+        ),
     ),
     network(
         "interpolate",
         parameters=_interpolate_parameters,
-        tangent=linear,
-        shape=lambda x, *, size, **_: (*x.shape[:2], *size),
         compose=_interpolate,
         samples=(
             Sample(Array((1, 2, 2, 3)), size=(3, 2), mode="bilinear"),
             Sample(Array((1, 1, 3)), scale_factor=1.7),
             Sample(Array((1, 1, 3, 2)), size=4, mode="bicubic", align_corners=True),
         ),
-        reference=_interpolate_reference,
     ),
     network(
         "adaptive_avg_pool",
         parameters=_adaptive_parameters,
-        tangent=linear,
-        shape=lambda x, *, size: (*x.shape[:2], *size),
         compose=_adaptive_avg_pool,
         samples=(Sample(Array((1, 2, 3, 4)), output_size=(2, None)), Sample(Array((1, 1, 5)), output_size=3)),
-        reference=lambda np, x, output_size: _interpolate_reference(np, x, sizes_of("", x, output_size), mode="area"),
     ),
     network(
         "affine_grid",
         parameters=_affine_parameters,
-        tangent=linear,
         compose=_affine_grid,
         samples=(
             Sample(Array((2, 2, 3)), size=(2, 1, 2, 3)),
             Sample(Array((1, 3, 4)), size=(1, 1, 2, 1, 2), align_corners=True),
         ),
-        reference=_affine_reference,
     ),
     network(
         "grid_sample",
@@ -466,6 +394,5 @@ OPS = (
             Sample(Array((1, 2, 2, 3)), Array((1, 2, 1, 2), -1.2, 1.2)),
             Sample(Array((1, 1, 3, 2)), Array((1, 1, 2, 2), -1.2, 1.2), padding_mode="border", align_corners=True),
         ),
-        reference=_grid_reference,
     ),
 )

@@ -88,14 +88,13 @@ def single(value: Any) -> Any:
 
 def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Handle:
     """Positions among the flattened spatial axes, (windows, elements of a window)."""
-    rank, total = len(tables), None
-    for axis, (table, n) in enumerate(zip(tables, shape, strict=True)):
+    rank, along_axes = len(tables), []
+    for axis, table in enumerate(tables):
         along = [1] * (2 * rank)
         along[axis], along[rank + axis] = len(table), len(table[0])
         values = tuple(place for row in table for place in row)
-        at = k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along))
-        total = at if total is None else k.add(k.multiply(total, n), at)
-    assert total is not None
+        along_axes.append(k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along)))
+    total = k.linear_index(*along_axes, shape=shape)
     return k.reshape(total, shape=(math.prod(total.shape[:rank]), math.prod(total.shape[rank:])))
 
 
@@ -121,20 +120,6 @@ def _greatest_rule(k: Table, g: Any, out: Any, x: Handle, *others: Handle, **par
     return k.reshape(k.add_along_axis(zeros, places, g, axis=2), shape=x.shape)
 
 
-def _reference(np: Any, x: Any, tables: Any) -> Any:
-    """Window by window; `tables` may be a function of example and channel."""
-    found = []
-    for lane in np.ndindex(*x.shape[:2]):
-        rows = tables(lane) if callable(tables) else tables
-        numbers = np.arange(x[lane].size).reshape(x[lane].shape)
-        for place in np.ndindex(*map(len, rows)):
-            seen = np.ix_(*(row[i] for row, i in zip(rows, place, strict=True)))
-            best = np.argmax(x[lane][seen])
-            found.append((x[lane][seen].flat[best], numbers[seen].flat[best]))
-    shape = (*x.shape[:2], *map(len, rows))
-    return np.reshape([value for value, _ in found], shape), np.reshape([place for _, place in found], shape)
-
-
 def _observe(xp: Any, values: Any, indices: Any) -> Any:
     return values + xp.astype(indices, values.dtype)
 
@@ -157,10 +142,6 @@ def _of(x: Any, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Sha
 def _max_pool(k: Table, x: Handle, **windows: Any) -> tuple[Any, Any]:
     found = _of(x, **windows)
     return _greatest(k, x, _places(k, found.rows(x.shape[2:]), x.shape[2:]), found.counts)
-
-
-def _max_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
-    return _reference(np, x, _of(x, **_max_parameters(x, *args, **params)).rows(x.shape[2:]))
 
 
 def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
@@ -204,7 +185,7 @@ def _drawn_for(axis: int, rank: int) -> int:
 
 
 def _fractional_max_pool(k: Table, x: Handle, samples: Handle, *, kernel_size: Shape, size: Shape) -> tuple[Any, Any]:
-    rank, lanes, dtype, total = len(size), tuple(x.shape[:2]), k.dtype(samples), None
+    rank, lanes, dtype, along_axes = len(size), tuple(x.shape[:2]), k.dtype(samples), []
     for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel_size, size, strict=True)):
         chosen = _drawn_for(axis, rank)
         at = cut(k, samples, 2, chosen, chosen + 1)
@@ -214,27 +195,10 @@ def _fractional_max_pool(k: Table, x: Handle, samples: Handle, *, kernel_size: S
         starts = k.astype(k.where(k.equal(steps, count - 1), n - width, starts), dtype=int64)
         along, offsets = [1] * (2 * rank), [1] * (2 * rank)
         along[axis], offsets[rank + axis] = count, width
-        at = k.add(
-            k.reshape(starts, shape=(*lanes, *along)), k.reshape(k.arange(width, dtype=int64), shape=tuple(offsets))
-        )
-        total = at if total is None else k.add(k.multiply(total, n), at)
-    assert total is not None
+        within = k.reshape(k.arange(width, dtype=int64), shape=tuple(offsets))
+        along_axes.append(k.add(k.reshape(starts, shape=(*lanes, *along)), within))
+    total = k.linear_index(*along_axes, shape=tuple(x.shape[2:]))
     return _greatest(k, x, k.reshape(total, shape=(*lanes, math.prod(size), math.prod(kernel_size))), size)
-
-
-def _fractional_reference(np: Any, x: Any, samples: Any, kernel_size: Any, output_size: Any) -> Any:
-    rank = x.ndim - 2
-    kernel, size = (np.broadcast_to(each, (rank,)) for each in (kernel_size, output_size))
-
-    def rows(lane: Any) -> Any:
-        found = []
-        for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel, size, strict=True)):
-            u, step = samples[lane][_drawn_for(axis, rank)], (n - width) / (count - 1) if count > 1 else 0
-            starts = [int((i + u) * step) - int(u * step) for i in range(count - 1)] + [n - width]
-            found.append([range(start, start + width) for start in starts])
-        return found
-
-    return _reference(np, x, rows)
 
 
 def _unpool_parameters(x: Any, indices: Any, /, size: Any) -> dict[str, Any]:
@@ -255,13 +219,6 @@ def _max_unpool(k: Table, x: Handle, indices: Handle, *, size: Shape) -> Handle:
     empty = k.full(shape=(lanes * length,), fill_value=0, dtype=k.dtype(x))
     flat, places = (k.reshape(each, shape=(math.prod(x.shape),)) for each in (x, places))
     return k.reshape(k.index_set(empty, places, flat, axis=0), shape=(*x.shape[:2], *size))
-
-
-def _unpool_reference(np: Any, x: Any, indices: Any, size: Any) -> Any:
-    out = np.zeros((*x.shape[:2], np.prod(size)), x.dtype)
-    for place in np.ndindex(*x.shape):
-        out[(*place[:2], indices[place])] = x[place]
-    return out.reshape(*x.shape[:2], *size)
 
 
 # ── means and norms ──────────────────────────────────────────────────────────────────────────────────────────
@@ -316,20 +273,6 @@ def _padded_avg_pool(
     return total
 
 
-def _mean_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
-    given = _mean_parameters(x, *args, **params)
-    rank = x.ndim - 2
-    found = Windows.of("", x, given["kernel_size"], given["stride"], given["padding"], 1, given["ceil_mode"])
-    counted = _seen(found, x.shape[2:], given["count_include_pad"])
-    out = np.zeros((*x.shape[:2], *found.counts))
-    for place in np.ndindex(*found.counts):
-        starts = [i * s - p for i, s, p in zip(place, found.stride, found.padding, strict=True)]
-        kept = tuple(slice(max(a, 0), max(a + n, 0)) for a, n in zip(starts, found.kernel, strict=True))
-        number = given["divisor_override"] or np.prod([row[i] for row, i in zip(counted, place, strict=True)])
-        out[(..., *place)] = x[(..., *kept)].sum(axis=tuple(range(2, 2 + rank))) / number
-    return out
-
-
 def _norm_parameters(
     x: Any, /, norm_type: float, kernel_size: Any, *, stride: Any = None, ceil_mode: bool = False
 ) -> dict[str, Any]:
@@ -348,12 +291,6 @@ def _lp_pool(k: Table, x: Handle, *, norm_type: float, kernel_size: Shape, strid
     return k.pow(sums, 1 / norm_type)
 
 
-def _norm_reference(np: Any, x: Any, norm_type: float, kernel_size: Any, **params: Any) -> Any:
-    rank = x.ndim - 2
-    means = _mean_reference(np, x**norm_type, kernel_size, **params)
-    return (means * np.prod(np.broadcast_to(kernel_size, (rank,)))) ** (1 / norm_type)
-
-
 _LINE, _IMAGE = Array((1, 2, 5)), Array((1, 1, 3, 4))
 _PARTS: dict[str, Any] = {"parts": Pooled, "result": (SAME, to_int64), "accepts": FLOATING, "observe": _observe}
 
@@ -366,7 +303,6 @@ OPS = (
         gradient=(_greatest_rule,),
         compose=_max_pool,
         samples=(Sample(_LINE, kernel_size=2, ceil_mode=True), Sample(_IMAGE, kernel_size=3, stride=2, padding=1)),
-        reference=_max_reference,
     ),
     Op(
         "adaptive_max_pool_with_indices",
@@ -376,7 +312,6 @@ OPS = (
         gradient=(_greatest_rule,),
         compose=_adaptive_max_pool,
         samples=(Sample(_LINE, output_size=3), Sample(_IMAGE, output_size=(2, None))),
-        reference=lambda np, x, output_size: _reference(np, x, _even_rows(x.shape[2:], sizes_of("", x, output_size))),
     ),
     Op(
         "fractional_max_pool_with_indices",
@@ -386,7 +321,6 @@ OPS = (
         gradient=(_greatest_rule, lambda k, g, out, x, samples, **_: zero_rule(k, g, out, samples)),
         compose=_fractional_max_pool,
         samples=(Sample(Array((1, 1, 3, 2)), Array((1, 1, 2), 0.0, 1.0), kernel_size=2, output_size=(2, 1)),),
-        reference=_fractional_reference,
     ),
     Op(
         "max_unpool",
@@ -395,7 +329,6 @@ OPS = (
         parameters=_unpool_parameters,
         compose=_max_unpool,
         samples=(Sample(Array((1, 2, 1)), Array((1, 2, 1), 0, 3, "int64"), size=(3,)),),
-        reference=_unpool_reference,
     ),
     network(
         "padded_avg_pool",
@@ -406,7 +339,6 @@ OPS = (
             Sample(_IMAGE, kernel_size=3, stride=2, padding=1, count_include_pad=False),
             Sample(_LINE, kernel_size=2, stride=1, divisor_override=3),
         ),
-        reference=_mean_reference,
     ),
     network(
         "lp_pool",
@@ -416,6 +348,5 @@ OPS = (
             Sample(Array((1, 2, 5), 0.5), norm_type=3.0, kernel_size=2),
             Sample(Array((1, 1, 3, 2), 0.5), norm_type=1.5, kernel_size=2, stride=1),
         ),
-        reference=_norm_reference,
     ),
 )

@@ -11,7 +11,7 @@ from micrograd_core.dtypes import DType, bool_, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Layout, as_shape, is_integer, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.batching import placed
-from micrograd_core.ops.core.movement import assigned, permute_rule, requested
+from micrograd_core.ops.core.movement import permute_rule, requested
 from micrograd_core.ops.record import ANY, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut
 from micrograd_core.ops.tangents import linear
@@ -291,7 +291,6 @@ OPS = (
             Sample((2, 4, 2), shape=(2, 4, 3, 2), key=(slice(None), slice(None), 1)),
             Sample((), shape=(), key=()),
         ),
-        reference=lambda np, g, shape, key: assigned(np.zeros(shape, g.dtype), g, key),
     ),
     Op(
         "integers",

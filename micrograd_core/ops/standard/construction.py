@@ -10,9 +10,8 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.batching import composed
-from micrograd_core.ops.record import ANY, NUMERIC, Array, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import ANY, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, whole
-from micrograd_core.ops.tangents import linear, product
 
 
 def _triangle(name: str, doc: str) -> Op:
@@ -37,7 +36,6 @@ def _triangle(name: str, doc: str) -> Op:
         doc,
         parameters=parameters,
         accepts=ANY,
-        tangent=linear,
         compose=compose,
         samples=(
             Sample((3, 4)),
@@ -117,7 +115,6 @@ OPS = (
         "diag",
         parameters=_diag_parameters,
         accepts=ANY,
-        tangent=linear,
         compose=_diag,
         samples=(Sample((2, 3), k=1), Sample((2,), k=-1)),
     ),
@@ -125,7 +122,6 @@ OPS = (
         "rot90",
         parameters=_turns,
         accepts=ANY,
-        tangent=linear,
         compose=_rot90,
         batching=composed,
         view=True,
@@ -134,15 +130,12 @@ OPS = (
     Op(
         "kron",
         "Kronecker's product: each element of ``x1`` times all of ``x2``, in its place.",
-        accepts=NUMERIC,
-        tangent=product,
         compose=_kron,
         samples=(Sample((2, 1), (2, 2)), Sample((2,), (1, 2))),
     ),
     Op(
         "vander",
         parameters=_vander_parameters,
-        accepts=NUMERIC,
         compose=_vander,
         samples=(Sample((3,)), Sample((2,), N=4, increasing=True)),
     ),

@@ -190,7 +190,6 @@ def _shifting(name: str, doc: str, *, inverse: bool) -> Op:
         extension="fft",
         accepts=ANY,
         parameters=parameters,
-        tangent=linear,
         compose=compose,
         samples=(Sample((5,)), Sample((4, 3)), Sample((2, 3), axes=1), Sample((3,), axes=())),
     )

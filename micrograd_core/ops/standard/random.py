@@ -166,13 +166,6 @@ def _uniform_from(k: Table, place: Handle, *, shape: Shape, dtype: DType) -> Han
     return k.random_uniform(shape=shape, dtype=dtype, **start_at(unpack(k.to_host(place), uint64)))
 
 
-def _uniform_from_reference(np: Any, place: Any, shape: Shape, dtype: Any = "float32") -> Any:
-    start, bits, count = start_at(place), FORMATS[str(dtype)][0], math.prod(shape)
-    raw = np.random.Philox(key=start["key"], counter=(start["block"] - 1) % (1 << COUNTER_BITS)).random_raw(count)
-    found = raw >> np.uint64(11) if bits == 53 else raw.view("uint32")[:count] >> np.uint32(32 - bits)
-    return (found * 0.5**bits).reshape(shape)
-
-
 OPS = calls(
     Op(
         "random_uniform_from",
@@ -188,7 +181,6 @@ OPS = calls(
             Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(3, 7)),
             Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(5,), dtype="float64"),
         ),
-        reference=_uniform_from_reference,
     ),
     *_MADE,
 )

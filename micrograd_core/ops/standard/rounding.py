@@ -9,20 +9,7 @@ import math
 from typing import Any
 
 from micrograd_core.dtypes import FORMATS, float32
-from micrograd_core.ops.record import (
-    CALL,
-    FLOATING,
-    INTEGER,
-    LONG,
-    NUMERIC,
-    REAL,
-    Array,
-    Handle,
-    Op,
-    Operand,
-    Sample,
-    Table,
-)
+from micrograd_core.ops.record import CALL, FLOATING, INTEGER, LONG, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, binary, is_scalar, to_bool, unary, zero_rule
 
 # ── division ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +259,6 @@ OPS = (
     unary(
         "round",
         "The nearest integer, the even one half way between two; of complex numbers both parts.",
-        accepts=NUMERIC,
         samples=(Sample(Array((2, 3), -9.0, 9.0)), Sample(Array((7,), -9, 9, "int32")), Sample(())),
         gradient=(zero_rule,),
         compose=_round,

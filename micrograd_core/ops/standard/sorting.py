@@ -14,7 +14,7 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import ANY, BOOLEAN, NUMERIC, REAL, Array, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import ANY, BOOLEAN, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, calls, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64
 from micrograd_core.ops.tangents import zero
 
@@ -257,7 +257,6 @@ OPS = calls(
     Op(
         "diff",
         parameters=_diff_parameters,
-        accepts=NUMERIC,
         compose=_diff,
         samples=(
             Sample((2, 4)),

@@ -8,27 +8,18 @@ computed as float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from micrograd_core.ops.record import FLOATING, REAL, Array, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import FLOATING, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import in_float32
+from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import symmetric
 
 LARGE = 8  # from where on the series of Stirling has the digits of float64
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
 """The second, fourth, sixth … of Bernoulli's numbers (DLMF 24.2)."""
-
-
-def _horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
-    """A polynomial, its coefficients by rising powers."""
-    *others, last = coefficients
-    total: Any = last
-    for coefficient in reversed(others):
-        total = k.add(k.multiply(x, total), coefficient)
-    return total
 
 
 def _shifted(k: Table, x: Handle) -> tuple[Any, Any, Any]:
@@ -78,13 +69,13 @@ def _lgamma(k: Table, x: Handle) -> Handle:
         product = k.multiply(k.where(above, base, 1), product)
     one = k.full(shape=(), fill_value=1.0, dtype=y.dtype)
     t = k.subtract(base, k.where(little, 0, k.where(lower, one, 2)))
-    around = k.subtract(k.multiply(t, _horner(k, t, NEAR)), k.where(lower, k.log1p(t), 0))
+    around = k.subtract(k.multiply(t, horner(k, t, NEAR)), k.where(lower, k.log1p(t), 0))
     logarithm = k.log(k.where(little, k.abs(x), product))
     below = k.add(around, k.where(little, k.negative(logarithm), logarithm))
     large = k.where(middle, LARGE, y)
     inverse = k.divide(1, large)
     series = [b / (2 * n * (2 * n - 1)) for n, b in enumerate(BERNOULLI, 1)]
-    tail = k.multiply(inverse, _horner(k, k.multiply(inverse, inverse), series))
+    tail = k.multiply(inverse, horner(k, k.multiply(inverse, inverse), series))
     # infinity less infinity would be NaN
     main = k.multiply(k.subtract(large, 0.5), k.subtract(k.log(large), 1))
     above = k.where(middle, below, k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail))
@@ -114,11 +105,11 @@ def _sine(k: Table, x: Handle, squared: bool = False) -> Handle:
     far = k.less(0.25, size)
     t = k.where(far, k.subtract(0.5, size), x)
     square = k.multiply(t, t)
-    tail = k.multiply(square, _horner(k, square, SQUARE if squared else SINE))
+    tail = k.multiply(square, horner(k, square, SQUARE if squared else SINE))
     near = k.multiply(square if squared else t, k.add(tail, 1))
     if squared:
         return k.where(far, k.add(k.subtract(rest, near), most), near)
-    cosine = k.add(k.add(k.multiply(square, _horner(k, square, COSINE)), rest), most)
+    cosine = k.add(k.add(k.multiply(square, horner(k, square, COSINE)), rest), most)
     return k.where(far, k.copysign(cosine, x), near)
 
 
@@ -137,7 +128,7 @@ def _cotangent(k: Table, rest: Handle, left: Handle, order: int) -> Operand:
         terms = zip_longest([0.0, *(2 * c for c in coefficients)], slope, [0.0, 0.0, *slope], fillvalue=0.0)
         coefficients = [-sum(each) for each in terms]
     c = k.divide(_sine(k, k.subtract(0.5, k.abs(rest))), _sine(k, rest))  # a cosine that keeps its digits near 0
-    return k.multiply(_horner(k, c, coefficients), power)
+    return k.multiply(horner(k, c, coefficients), power)
 
 
 ROOT = 1.4616321325302124, 1.2438149938918909e-08, 4.341643069426251e-25  # of digamma, in three parts (DLMF 5.4.19)
@@ -156,13 +147,13 @@ def _digamma(k: Table, x: Handle) -> Handle:
         total = k.add(k.subtract(step, k.log1p(step)), total)
     square = k.multiply(inverse, inverse)
     series = [-b / (2 * n) for n, b in enumerate(BERNOULLI, 1)]
-    tail = k.multiply(square, _horner(k, square, series))
+    tail = k.multiply(square, horner(k, square, series))
     above = k.add(k.subtract(k.log(y), k.multiply(inverse, 0.5)), tail)
     above = k.subtract(above, k.where(small, total, 0))
     t = k.subtract(k.subtract(k.subtract(x, ROOT[0]), ROOT[1]), ROOT[2])
     near = k.less(k.abs(t), 0.5)
     t = k.where(near, t, 0)
-    above = k.where(near, k.multiply(t, _horner(k, t, AROUND_ROOT)), above)
+    above = k.where(near, k.multiply(t, horner(k, t, AROUND_ROOT)), above)
     mirrored = k.subtract(above, _cotangent(k, rest, left, 0))
     undefined = k.logical_and(k.equal(rest, 0), k.less(x, 0))
     pole = k.where(undefined, math.nan, k.where(k.equal(x, 0), k.negative(k.divide(1, x)), mirrored))
@@ -183,7 +174,7 @@ def _polygamma(k: Table, x: Handle, *, n: int) -> Handle:
         factor = factor if m == 1 else factor * (order + 2 * m - 3) * (order + 2 * m - 2)
         series.append(b * factor / math.factorial(2 * m))
     square = k.multiply(inverse, inverse)
-    inner = k.add(k.multiply(square, _horner(k, square, series)), k.add(k.multiply(inverse, 0.5), 1 / n))
+    inner = k.add(k.multiply(square, horner(k, square, series)), k.add(k.multiply(inverse, 0.5), 1 / n))
     above = k.multiply(k.pow(inverse, float(n)), inner)
     for i in reversed(range(LARGE)):  # the largest comes last
         above = k.add(above, k.where(small, k.pow(k.add(low, i), float(-order)), 0))
@@ -256,13 +247,13 @@ def _bessel(order: int) -> Any:
         whole, part = k.square(coarse), k.multiply(k.subtract(near, coarse), k.add(near, coarse))
         square = k.add(whole, part)
         lost = k.add(k.subtract(whole, square), part)
-        close = _horner(k, k.multiply(square, 0.25), powers)
+        close = horner(k, k.multiply(square, 0.25), powers)
         # what it lost, times about half of the logarithm's derivative by the square
         close = k.add(close, k.multiply(close, k.divide(k.multiply(lost, 0.5), k.add(near, 2))))
         if order:
             close = k.multiply(close, k.multiply(near, 0.5))
         # exp(x) overflows sooner than the result; x - 8 is exact
-        afar = _horner(k, k.subtract(k.divide(16, away), 1), AFAR[order])
+        afar = horner(k, k.subtract(k.divide(16, away), 1), AFAR[order])
         out = k.where(far, k.multiply(k.exp(k.subtract(away, 8)), k.divide(afar, k.sqrt(away))), close)
         out = k.where(k.isinf(size), math.inf, out)
         return k.where(k.less(x, 0), k.negative(out), out) if order else out
@@ -279,60 +270,7 @@ def _i1_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _each(function: Any) -> Any:
-    """A reference from a function of one Python float."""
-
-    def reference(np: Any, x: Any, **params: Any) -> Any:
-        return np.vectorize(lambda v: function(float(v), **params), otypes="d")(x) if x.size else np.zeros(x.shape)
-
-    return reference
-
-
-def _polygamma_reference(x: float, n: int = 0) -> float:
-    """By recursion far up, and there by the first terms of the series; below 0 by reflection, up to n = 1."""
-    if x != x or x == -math.inf:
-        return math.nan
-    if x <= 0 and x == math.floor(x):
-        return math.inf if n else -math.copysign(math.inf, x) if x == 0 else math.nan
-    if x < 0:
-        angle = math.pi * (x - round(x))
-        above = _polygamma_reference(1 - x, n)
-        return above - math.pi / math.tan(angle) if n == 0 else (math.pi / math.sin(angle)) ** 2 - above
-    if n == 0:
-        a = x + 3000
-        return math.log(a) - 0.5 / a - 1 / (12 * a * a) - math.fsum(1 / (x + i) for i in range(3000))
-    try:
-        a = x + 3000
-        total = math.fsum((x + i) ** -(n + 1) for i in range(3000)) + a**-n / n + a ** -(n + 1) / 2
-        return (-1.0) ** (n + 1) * math.factorial(n) * (total + (n + 1) * a ** -(n + 2) / 12)
-    except OverflowError:
-        return (-1.0) ** (n + 1) * math.inf
-
-
-def _erfinv_reference(x: float) -> float:
-    from statistics import NormalDist
-
-    if not abs(x) < 1:
-        return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
-    return NormalDist().inv_cdf((x + 1) / 2) / 2**0.5 if abs(x) > 1e-9 else x * math.pi**0.5 / 2
-
-
-def _i1_reference(x: float) -> float:
-    total = term = x / 2
-    for i in range(1, 60 + int(min(abs(x), 800.0)) if x == x else 0):
-        term *= x / (2 * i) * (x / (2 * (i + 1)))
-        total += term
-    return total
-
-
-def _lgamma_reference(x: float) -> float:
-    try:
-        return math.lgamma(x)
-    except (ValueError, OverflowError):  # a pole, or too large a number
-        return math.inf
-
-
-_FUNCTION = partial(Op, accepts=REAL & FLOATING, kind="elementwise", tangent=symmetric, autocast="float32")
+_FUNCTION = partial(Op, accepts=FLOATING, kind="elementwise", tangent=symmetric, autocast="float32")
 
 
 def _samples(low: float, high: float, **params: Any) -> tuple[Sample, ...]:
@@ -346,7 +284,6 @@ OPS = (
         gradient=(lambda k, g, out, x: k.multiply(g, k.digamma(x)),),
         compose=_lgamma,
         samples=_samples(0.2, 9.0),
-        reference=_each(_lgamma_reference),
     ),
     _FUNCTION(
         "digamma",
@@ -354,7 +291,6 @@ OPS = (
         gradient=(lambda k, g, out, x: k.multiply(g, k.polygamma(x, n=1)),),
         compose=_digamma,
         samples=_samples(0.2, 9.0),
-        reference=_each(_polygamma_reference),
     ),
     _FUNCTION(
         "polygamma",
@@ -362,7 +298,6 @@ OPS = (
         gradient=(lambda k, g, out, x, *, n: k.multiply(g, k.polygamma(x, n=n + 1)),),
         compose=_polygamma,
         samples=(Sample(Array((2, 3), 0.4, 9.0), n=1), Sample(Array((), 0.4, 9.0), n=2)),
-        reference=_each(_polygamma_reference),
     ),
     _FUNCTION(
         "erfinv",
@@ -370,7 +305,6 @@ OPS = (
         gradient=(lambda k, g, out, x: k.multiply(g, k.multiply(k.exp(k.square(out)), math.pi**0.5 / 2)),),
         compose=_erfinv,
         samples=_samples(-0.95, 0.95),
-        reference=_each(_erfinv_reference),
     ),
     _FUNCTION(
         "i0",
@@ -386,6 +320,5 @@ OPS = (
         gradient=(_i1_rule,),
         compose=_bessel(1),
         samples=_samples(-4.0, 4.0),
-        reference=_each(_i1_reference),
     ),
 )

@@ -8,11 +8,8 @@ from typing import Any
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
-from micrograd_core.ops.record import FLOATING, INEXACT, NUMERIC, REAL, Array, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import FLOATING, INEXACT, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import cut, is_scalar
-from micrograd_core.ops.tangents import product
-
-REAL_FLOATING = REAL & FLOATING
 
 # ── covariances ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -144,7 +141,7 @@ OPS = (
         optional=(1.0, 1.0),
         separate=(1, 2),
         parameters=_cov_parameters,
-        accepts=(REAL_FLOATING, REAL, REAL),
+        accepts=(FLOATING, REAL, REAL),
         compose=_cov,
         samples=(
             Sample((2, 4), 1.0, 1.0),
@@ -157,14 +154,14 @@ OPS = (
         "corrcoef",
         "The correlations of variables, rows of ``x``, over observations, its columns.",
         parameters=lambda x, /: _cov_parameters(x) and {},
-        accepts=REAL_FLOATING,
+        accepts=FLOATING,
         compose=_corrcoef,
         samples=(Sample(Array((2, 4), kind="ascending")), Sample(Array((3,), kind="ascending"))),  # no row of equals
     ),
     Op(
         "interp",
         parameters=_interp_parameters,
-        accepts=REAL_FLOATING,
+        accepts=FLOATING,
         compose=_interp,
         samples=(Sample(Array((2, 3), -3.0, 3.0), _POINTS, (4,)), Sample((3,), _POINTS, (4,), left=7.0, right=-7.0)),
     ),
@@ -180,8 +177,6 @@ OPS = (
     Op(
         "convolve",
         parameters=_convolve_parameters,
-        accepts=NUMERIC,
-        tangent=product,
         compose=_convolve,
         samples=(Sample((4,), (2,)), Sample((3,), (3,), mode="same")),
     ),

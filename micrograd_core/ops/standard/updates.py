@@ -114,8 +114,8 @@ _UPDATES = (
 )
 
 
-def _update(name: str, doc: str, each: str, *, accepts: frozenset[str] = NUMERIC, **facts: Any) -> Op:
-    """An update whose reference is NumPy's function `each`, one value after the other; empty where the value stays."""
+def _update(name: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: Any) -> Op:
+    """An update of the slices along an axis that integers name."""
 
     def parameters(x: Any, indices: Any, values: Any, /, axis: int = 0) -> dict[str, Any]:
         if hasattr(axis, "shape"):
@@ -129,16 +129,7 @@ def _update(name: str, doc: str, each: str, *, accepts: frozenset[str] = NUMERIC
             )
         return {"axis": axis}
 
-    def reference(np: Any, x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
-        axis = axis % x.ndim
-        result = np.moveaxis(np.array(x), axis, 0)
-        values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
-        values = values.reshape((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]))
-        for i, value in zip(indices.ravel(), np.moveaxis(values, axis, 0), strict=True):
-            result[i] = getattr(np, each)(result[i], value) if each else value
-        return np.moveaxis(result, 0, axis)
-
-    usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,), "reference": reference}
+    usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,)}
     doc = f"A fresh copy of ``x``, whose slices along `axis` that integers name {doc}"
     return Op(name, doc, accepts=(accepts, INTEGER, accepts), **{**usual, **facts})
 
@@ -158,7 +149,6 @@ def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
         name,
         f"are the elementwise {pair} of themselves and all values for them. Elements tied for it share the gradient "
         "evenly.",
-        pair,
         accepts=REAL,
         gradient=(_extremum_kept, None, _extremum_taken),
         compose=compose,
@@ -169,7 +159,6 @@ OPS = calls(
     _update(
         "index_add",
         "get the values added; a slice that is named twice gets both. Source: ``numpy.add.at``.",
-        "add",
         tangent=linear,
         gradient=(_unchanged, None, _taken),
         gradient_aliases=True,
@@ -178,7 +167,6 @@ OPS = calls(
     _update(
         "index_set",
         "are replaced by the values; for a slice that is named twice the last one counts.",
-        "",
         accepts=ANY,
         compose=_index_set,
     ),
@@ -187,13 +175,11 @@ OPS = calls(
     _update(
         "index_multiply",
         "are multiplied by all values for them. Gradients are right to second order also where factors are 0.",
-        "multiply",
         compose=_index_multiply,
     ),
     _update(
         "index_scale",
         "are multiplied as by `index_multiply`, but with a gradient that divides by the factors: none may be 0.",
-        "multiply",
         gradient=(
             lambda k, g, out, x, i, v, *, axis: k.multiply(g, k.divide(out, x)),
             None,

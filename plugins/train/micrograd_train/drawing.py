@@ -18,7 +18,7 @@ from micrograd_core.tools import arguments as common
 from micrograd_train import options as own
 
 if TYPE_CHECKING:
-    from micrograd_core.scalar.drawing import Drawing
+    from micrograd_core.drawing import Drawing
 
 LETTER, LINE, PAD = 7.3, 16.0, 9.0
 """Of a box: the width of a letter, the height of a line, and what is around them."""
@@ -80,7 +80,7 @@ def _draw(options: argparse.Namespace) -> int:
 
 def drawn(what: str, values: Sequence[str], limit: int) -> tuple[Drawing, float | None]:
     """The drawing of an expression, with gradients, and its value; or of a network for one random example."""
-    from micrograd_core.scalar.drawing import draw
+    from micrograd_core.drawing import draw
 
     if Path(what).exists() or what.endswith(".safetensors"):
         from micrograd_train.using.inspection import sample

@@ -62,7 +62,7 @@ def outputs(model: Module, x: Any, device: Device) -> Any:
     import numpy as np
 
     model.eval()
-    parts = [model(asarray(x[i : i + AT_ONCE], device=device)).numpy() for i in range(0, len(x), AT_ONCE)]
+    parts = [model(asarray(x[i : i + AT_ONCE], device=device)).detach().numpy() for i in range(0, len(x), AT_ONCE)]
     return np.concatenate(parts) if parts else np.zeros((0, 1), "float32")
 
 

@@ -57,7 +57,7 @@ class Problem:
     rows: dict[str, Any]
 
     def shaped(self, shape: tuple[int, ...]) -> Problem:
-        """The same with examples of another shape."""
+        """Give the examples another shape."""
         parts = {name: (x.reshape(-1, *shape), y) for name, (x, y) in self.parts.items()}
         return replace(self, inputs=replace(self.inputs, shape=shape), parts=parts)
 

@@ -16,9 +16,10 @@ def available() -> int:
     return memory()
 
 
-def refuse_larger(path: Path, takes: int) -> None:
-    """Raise DataError for a file whose contents take more memory than there is."""
-    if takes > (free := available()):
+def refuse_larger(path: Path, takes: int, free: int | None = None) -> None:
+    """Raise DataError for a file whose contents take more memory than is `free`, by default what is available now."""
+    free = available() if free is None else free
+    if takes > free:
         raise DataError(
             f"{path.name!r} has {path.stat().st_size:,} bytes and unpacks to {takes:,} or more, and {free:,} bytes of "
             "memory are available; give a part of it, or take a machine with more memory"

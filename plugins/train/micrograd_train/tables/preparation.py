@@ -259,7 +259,7 @@ class Preparation:
         """
         if self.goal is None:
             raise DataError("this preparation has no target")
-        return self.goal.inverse(np.asarray(y.numpy() if isinstance(y, Tensor) else y))
+        return self.goal.inverse(np.asarray(y.detach().numpy() if isinstance(y, Tensor) else y))
 
     # ── as JSON ──────────────────────────────────────────────────────────────────────────────────────────────
 

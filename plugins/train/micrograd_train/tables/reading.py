@@ -24,6 +24,7 @@ from micrograd_core.support.escaping import printable
 from micrograd_train.dataset import Dataset
 from micrograd_train.notices import DataWarning, nearest
 from micrograd_train.tables import memory
+from micrograd_train.tables.arrow import declared, messages
 
 if TYPE_CHECKING:
     from micrograd_train.tables.preparation import Preparation
@@ -317,37 +318,73 @@ def _with_commas(pa: Any, table: Any, preparation: Preparation | None) -> Any:
     return table
 
 
+CODED = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+"""Encodings of texts in Parquet that pyarrow reads without unpacking what a dictionary repeats."""
+WIDTHS = {"BOOLEAN": 0, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
+"""Bytes of a value of Parquet, at least: of a text, those that say where the next one begins."""
+ROWS = 1 << 20
+"""Rows of Parquet that are read at once, at most."""
+
+
 def _parquet(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
-    schema = parquet.read_schema(path)
-    texts = [each.name for each in schema if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)]
-    file = parquet.ParquetFile(path, read_dictionary=texts)  # a text that a dictionary repeats is unpacked below
-    told = file.metadata
-    groups = sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
-    memory.refuse_larger(path, max(groups, told.num_rows * sum(map(_bits, schema.types)) // 8))  # runs are packed
-    table = file.read()
-    memory.refuse_larger(path, sum(_unpacked(table[name]) for name in texts))
-    return table.cast(schema), {}
+    free, takes, rows = memory.available(), 0, ROWS
+    with parquet.ParquetFile(path) as file:
+        told, leaves, schema = file.metadata, file.schema, file.schema_arrow
+    coded = []
+    for i in range(told.num_columns):
+        chunks = [told.row_group(group).column(i) for group in range(told.num_row_groups)]
+        leaf, sizes = leaves.column(i), [chunk.total_uncompressed_size for chunk in chunks]
+        width = WIDTHS.get(leaf.physical_type, leaf.length)
+        takes += max(sum(sizes), width * sum(chunk.num_values for chunk in chunks))  # runs and dictionaries are packed
+        if leaf.physical_type == "BYTE_ARRAY":
+            if all(CODED.issuperset(chunk.encodings) for chunk in chunks):
+                coded.append(leaf.path)  # their texts are unpacked by the cast below
+            else:  # each text may repeat all of its chunk
+                rows = min(rows, max(1, free // max(sizes)))
+    memory.refuse_larger(path, takes, free)
+    pieces, takes = [], 0
+    with parquet.ParquetFile(path, read_dictionary=coded) as file:
+        for piece in file.iter_batches(rows):
+            pieces.append(piece)
+            takes += sum(map(_unpacked, piece.columns))
+            memory.refuse_larger(path, takes, free)
+    for i, each in enumerate(schema):
+        if pa.types.is_string_view(each.type):  # to which pyarrow casts no dictionary
+            schema = schema.set(i, each.with_type(pa.large_string()))
+    return (pa.Table.from_batches(pieces).cast(schema) if pieces else schema.empty_table()), {}
 
 
-def _unpacked(column: Any) -> int:
-    """Bytes of the texts of a column of dictionary-coded ones, each as often as it occurs."""
-    lengths = [pc.sum(pc.binary_length(each.dictionary).take(each.indices)).as_py() for each in column.chunks]
-    return sum(each or 0 for each in lengths)
+def _unpacked(array: Any) -> int:
+    """Bytes of the values of an array, where texts that a dictionary or a view repeats count as often as they occur."""
+    if isinstance(array, pa.StructArray):
+        return sum(map(_unpacked, array.flatten()))
+    if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        return _unpacked(array.flatten())
+    if isinstance(array, pa.DictionaryArray):
+        lengths = _lengths(array.dictionary)
+        return array.nbytes if lengths is None else pc.sum(lengths.take(array.indices)).as_py() or 0
+    lengths = _lengths(array) if isinstance(array, (pa.StringViewArray, pa.BinaryViewArray)) else None
+    return array.nbytes if lengths is None else pc.sum(lengths).as_py() or 0
 
 
-def _bits(kind: Any) -> int:
-    """Bits of one value of a column, at least: of texts and lists, those that say where the next one begins."""
-    try:
-        return int(kind.bit_width)
-    except ValueError:  # pyarrow's, for what has no fixed width
-        return 32
+def _lengths(array: Any) -> Any:
+    """Bytes of each text of an array; None of an array of something else."""
+    if isinstance(array, (pa.StringViewArray, pa.BinaryViewArray)):  # 16 bytes each, which begin with the length
+        views = np.frombuffer(array.buffers()[1], np.int32)[::4]
+        return pa.array(views[array.offset : array.offset + len(array)])
+    texts = isinstance(array, (pa.StringArray, pa.LargeStringArray, pa.BinaryArray, pa.LargeBinaryArray))
+    return pc.binary_length(array) if texts else None
 
 
 def _arrow(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
     with pa.OSFile(str(path)) as file:
         is_file = file.read(6) == b"ARROW1"
+        memory.refuse_larger(path, sum(map(declared, messages(file, is_file))))
         file.seek(0)
-        return (ipc.open_file(file) if is_file else ipc.open_stream(file)).read_all(), {}
+        table = (ipc.open_file(file) if is_file else ipc.open_stream(file)).read_all()
+    chunks = [chunk for column in table.columns for chunk in column.chunks]
+    memory.refuse_larger(path, max(table.num_rows, sum(map(_unpacked, chunks))))
+    return table, {}
 
 
 def _npz(pa: Any, path: Path, **options: Any) -> tuple[Any, dict[str, Any]]:

@@ -74,7 +74,7 @@ def _computed(path: str, device: str, rows: int, seed: int, own: str | None) -> 
         times.append(time.perf_counter() - started)
         if sum(times) > 2:
             break
-    return out.numpy(), gradients, median(times)
+    return out.detach().numpy(), gradients, median(times)
 
 
 def _difference(expected: Any, found: Any) -> float:

@@ -55,7 +55,7 @@ def inspect(path: str, own: str | None = None) -> dict[str, Any]:
 
 
 def told(result: dict[str, Any]) -> str:
-    """The same for a terminal."""
+    """What a file says, as text for a terminal."""
     head = f"{result['file']}: {result['parameters']:,} parameters"
     head += f", written by micrograd-core {result['version']} on {result['device']}" if result["version"] else ""
     parts = [head]
