@@ -28,7 +28,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
-from micrograd_core.adapters.strided import Strided, StridedBackend
+from micrograd_core.adapters.strided import MAPS, Strided, StridedBackend
 from micrograd_core.compiler.executor import Function, bound, counted
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, Language
@@ -85,8 +85,8 @@ class CompiledBackend(StridedBackend):
     def __init__(self, device: str, dtypes: Sequence[str] = ()) -> None:
         native = {name: DTYPES[name] for name in dtypes or self.language.types}
         super().__init__(device, native)
-        own = [*ANY, *ARITHMETIC, *BITWISE, *self.language.functions]
-        self.kernels |= {name: partial(self.elementwise, name) for name in own if name not in ("astype", "copy")}
+        own = {*ANY, *ARITHMETIC, *BITWISE, *self.language.functions} - {"astype", "copy"}
+        self.kernels |= {name: partial(self._line, name) for name in own - MAPS}
         self.kernels |= {name: partial(self.reduction, name) for name in ("sum", "prod", "max", "min")}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...], tuple[int, ...]]] = {}
         self.kernels["matmul"] = self.matmul
@@ -177,6 +177,10 @@ class CompiledBackend(StridedBackend):
                 self.reduce(op, parts.view(parts.layout.index((*every, slice(start, stop, 1)))), chunks)
         return self.reduce(op, out, parts)
 
+    def _line(self, op: str, *operands: Any) -> Any:
+        """An operation that is a line of a nest; declined where it is none for such dtypes."""
+        return self.elementwise(op, *operands) if self._covers(op, *operands) else NotImplemented
+
     def matmul(self, x: Strided, y: Strided) -> Any:
         """Products of matrices, a unit for each element of the result."""
         if x.dtype is not y.dtype or not self._covers("multiply", x, y):
@@ -207,7 +211,7 @@ class CompiledBackend(StridedBackend):
         return self.language.covers(op, tuple(specs))
 
     def _uploaded(self, value: Any, text: str, dtype: Any) -> Strided:
-        """A number as an array, so that one kernel serves all numbers. Its `text` tells True from 1, and -0.0 from 0.0."""
+        """A number as an array: one kernel serves all numbers. Its `text` tells True from 1, and -0.0 from 0.0."""
         return self.from_host(pack([value], self._core[dtype]), (), dtype)
 
     def _launched(

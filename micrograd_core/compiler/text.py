@@ -192,8 +192,8 @@ class Printer:
             reduces = [line for line in part.lines if isinstance(line, Reduce)]
             for each in reduces:
                 self.start(each)
-            for i, length in enumerate(nest.reduced if part.inner else ()):
-                self.lines.append(language.loop.format(I=language.counter, i=f"c{kept + i}", n=self.integer(length)))
+            for i, n in enumerate(nest.reduced if part.inner else ()):
+                self.lines.append(language.loop.format(I=language.counter, i=f"c{kept + i}", n=self.integer(n)))
             for line in part.lines:
                 self.line(line)
             self.lines += ["}"] * (len(nest.reduced) if part.inner else 0)

@@ -1,0 +1,156 @@
+"""Devices that compile: a toy over the system's C compiler, and what nests look like in each language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import micrograd_core as mg
+from micrograd_core import Device, Tensor, jit, nn, optim, plugins, random
+from micrograd_core.compiler import languages
+from micrograd_core.compiler.fusion import Run, plan
+from micrograd_core.compiler.languages import Language
+from micrograd_core.compiler.passes import optimized, written
+from micrograd_core.compiler.text import Printer
+from micrograd_core.conformance.cases import cases
+from micrograd_core.dtypes import DTYPES
+from micrograd_core.layout import Layout
+from tests.adapters import toy_c
+
+LANGUAGES = {name: x for name, x in vars(languages).items() if isinstance(x, Language)}
+with_compiler = pytest.mark.skipif(toy_c.COMPILER is None, reason="there is no C compiler")
+
+
+@pytest.fixture(scope="module")
+def toy() -> Iterator[Device]:
+    plugins.register("toy-c", toy_c.Plugin())
+    yield Device("toy-c")
+    plugins.unregister("toy-c")
+
+
+def numbers(x: Any) -> Any:
+    return x.detach().to("cpu").numpy()
+
+
+CASES = [
+    each for each in cases(tuple(languages.C.types), frozenset({"boolean-indexing", "data-dependent-shapes", "jit"}))
+    if each.layout == "contiguous" and each.id.split("-")[1] == "0" and each.dtype in ("float32", "int32", "bool")
+]  # fmt: skip
+
+
+@with_compiler
+@pytest.mark.parametrize("case", CASES[:: 1 + len(CASES) // 90], ids=lambda case: case.id)
+def test_an_operation_gives_what_the_cpu_gives(case: Any, toy: Device) -> None:
+    found, expected = (case.call(case.tensors(each)) for each in (toy, Device("cpu")))
+    for x, y in zip(*(each if isinstance(each, tuple) else (each,) for each in (found, expected)), strict=True):
+        np.testing.assert_allclose(numbers(x), numbers(y), rtol=2e-5, atol=1e-6)
+
+
+@with_compiler
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "gelu", "silu"])
+@pytest.mark.parametrize("shape", [(4, 7), (3, 5, 11), (2, 300)])
+def test_fused_compositions_have_one_text_for_all_lengths(name: str, shape: tuple[int, ...], toy: Device) -> None:
+    values = np.random.default_rng(0).normal(size=shape).astype("float32")
+    params = {"axis": -1} if "softmax" in name else {}
+    found, expected = [], []
+    for device, to in ((toy, found), (Device("cpu"), expected)):
+        x = Tensor(values, device=device)
+        y = getattr(nn.functional, name)(x, **params)
+        (y * y).sum().backward()
+        to += [numbers(y), numbers(x.grad)]
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+
+
+@with_compiler
+def test_reductions_longer_than_a_unit_adds_up_go_by_chunks(toy: Device) -> None:
+    values = np.random.default_rng(0).uniform(0, 0.1, (3, 10_001)).astype("float32")
+    x = mg.asarray(values, device=toy)
+    np.testing.assert_allclose(numbers(x.sum(axis=1)), values.astype("float64").sum(1), rtol=3e-7)
+    np.testing.assert_array_equal(numbers(x.T.max(axis=0)), values.max(1))
+    assert numbers(mg.zeros((0, 4), device=toy).sum(axis=0)).tolist() == [0, 0, 0, 0]
+
+
+@with_compiler
+@pytest.mark.parametrize(
+    ("x", "y"), [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((3, 0), (0, 2))]
+)
+def test_products_of_matrices(x: tuple[int, ...], y: tuple[int, ...], toy: Device) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=x).astype("float32"), rng.normal(size=y).astype("float32")
+    found = mg.asarray(a, device=toy) @ mg.asarray(b, device=toy)
+    np.testing.assert_allclose(numbers(found), a @ b, rtol=1e-5, atol=1e-6)
+
+
+@with_compiler
+def test_numbers_share_a_kernel_and_zero_keeps_its_sign(toy: Device) -> None:
+    x = mg.asarray([1.0, -2.0], dtype="float32", device=toy)
+    assert numbers(x * 2.0).tolist() == [2, -4]
+    built = len(toy.kernels.backend._built)
+    assert numbers(x * 3.0).tolist() == [3, -6]
+    assert len(toy.kernels.backend._built) == built
+    assert np.signbit(numbers(mg.asarray([0.0], dtype="float32", device=toy) * -0.0)).tolist() == [True]
+
+
+def trained(device: Device, compiled: bool) -> list[float]:
+    rng = random.Generator(0)
+    with mg.use_device(device):
+        model = nn.Sequential(
+            nn.Linear(2, 8, generator=rng), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 1, generator=rng)
+        )
+        x = mg.asarray([[0, 0], [0, 1], [1, 0], [1, 1]], dtype="float32")
+        t = mg.asarray([[0], [1], [1], [0]], dtype="float32")
+        rule = optim.Adam(model.parameters(), lr=0.05)
+
+        def step(x: Any, t: Any) -> Any:
+            loss = nn.mse_loss(model(x), t)
+            rule.zero_grad()
+            loss.backward()
+            rule.step()
+            return loss
+
+        act = jit(step) if compiled else step
+        return [act(x, t).item() for _ in range(10)]
+
+
+@with_compiler
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_a_network_trains_as_on_the_cpu(compiled: bool, toy: Device) -> None:
+    np.testing.assert_allclose(trained(toy, compiled), trained(Device("cpu"), False), rtol=1e-3)
+
+
+# ── programs and their text ──────────────────────────────────────────────────────────────────────────────────
+
+
+def loss(k: Any, x: Any, y: Any, z: Any, w: Any) -> Any:
+    total = k.add(k.multiply(k.exp(x), y), k.multiply(k.sin(z), w))
+    return k.sum(k.divide(total, k.add(k.square(w), 1.0)), axis=(1,), keepdims=False), k.multiply(total, x)
+
+
+def nests(language: Language, **limits: int) -> list[Run]:
+    program = written(loss, [((3, 5), DTYPES["float32"])] * 4, {})
+    assert program is not None
+    layouts = [Layout.contiguous((3, 5))] * 4
+    found = plan(optimized(program, language.covers), layouts, language.covers, **limits)
+    return [step for step in found.steps if isinstance(step, Run)]
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_nest_is_printed_in_each_language(name: str) -> None:
+    (step,) = nests(LANGUAGES[name])
+    text = Printer(step.nest, LANGUAGES[name], 6).body()
+    assert text.count("{") == text.count("}") == 1  # the loop over a row
+    assert "exp(" in text
+    assert "sin(" in text
+    assert "None" not in text
+
+
+@pytest.mark.parametrize("most", [6, 4, 3])
+def test_a_nest_has_no_more_buffers_than_a_device_takes(most: int) -> None:
+    found = nests(languages.C, most_buffers=most)
+    assert len(found) == {6: 1}.get(most, len(found))
+    assert len(found) > (most < 6)
+    assert all(len(step.inputs) + len(step.outputs) <= max(most, 3) for step in found)
