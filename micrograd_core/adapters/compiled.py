@@ -126,17 +126,10 @@ class CompiledBackend(StridedBackend):
                 found = self._built[key] = function, tuple(printer.sizes), ()
         function, sizes, _ = found
         given = [*(x.layout.offset for x in handles), *integers, *(actual(x, lengths) for x in sizes)]
-        self.launch(function, units, given, [self._buffer(x) for x in handles])
-
-    def _buffer(self, x: Strided) -> Any:
-        """The buffer of a handle; without elements some other one, which no unit touches."""
-        return x.buffer if x.buffer is not None else self._nothing(x.dtype)
-
-    def _nothing(self, dtype: Any) -> Any:
-        found = self.__dict__.setdefault("_nothings", {})
-        if dtype not in found:
-            found[dtype] = self.empty((1,), dtype)
-        return found[dtype].buffer
+        held = [
+            x if x.buffer is not None else self.empty((1,), x.dtype) for x in handles
+        ]  # without elements there is none
+        self.launch(function, units, given, [x.buffer for x in held])
 
     # ── one operation: lengths and strides are integers of the launch ────────────────────────────────────────
 

@@ -181,7 +181,7 @@ class Printer:
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
                 type = language.memory.get(buffer.dtype.name, language.types[buffer.dtype.name])
-                self.lines.append(language.scratch.format(T=type, name=f"p{i}", n=self.integer(buffer.size)))
+                self.lines.append(language.scratch.format(T=type, name=f"p{i}", n=self.integer(buffer.size or 1)))
         rest = "u"
         for i in reversed(range(kept)):
             length = self.integer(nest.kept[i])

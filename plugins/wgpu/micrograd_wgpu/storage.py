@@ -144,6 +144,6 @@ class WebGPUBackend(CompiledBackend):
         """Submit what was recorded; reading waits for it."""
         with self._guard:
             if self._pass is not None:
-                self._pass.end()
+                recorded, self._pass, self._waiting = self._pass, None, 0  # an error leaves nothing behind
+                recorded.end()
                 self._gpu.queue.submit([self._encoder.finish()])
-                self._pass, self._encoder, self._waiting = None, None, 0
