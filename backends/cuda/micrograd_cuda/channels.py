@@ -8,7 +8,16 @@ from typing import Any, Final
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import ChannelLaunch, Channels, ceil_div
-from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, name_of, neutral_or_array, of_elements
+from micrograd_cuda.operands import (
+    Kernel,
+    Kernels,
+    alignment,
+    contiguous,
+    is_number,
+    name_of,
+    neutral_or_array,
+    of_elements,
+)
 from micrograd_cuda.plans import planned
 from micrograd_cuda.rows import FUNCTORS, Reductions, Rows
 from micrograd_cuda.runtime import CuPyRuntime
@@ -18,25 +27,22 @@ MERGED: Final = 1024
 """Threads of the block that merges statistics."""
 
 
-class Norms:
+class Norms(Kernels):
     """What is of channels here is so; what reduces last axes is of `rows`, or of the functions in `found`."""
 
     def __init__(
         self, xp: Any, runtime: CuPyRuntime, reductions: Reductions, rows: Rows, found: dict[str, Kernel]
     ) -> None:
-        self.xp, self.runtime, self.reductions, self.rows = xp, runtime, reductions, rows
+        super().__init__(xp, runtime)
+        self.reductions, self.rows = reductions, rows
         self.astype, self.divide, self.sqrt = found["astype"], found["divide"], found["sqrt"]
         self.single = xp.empty(0, dtype=xp.float32).dtype
         self.otherwise = {name: found[name] for name in ("var", "std")}
 
     def table(self) -> dict[str, Kernel]:
         """By operation."""
-        found: dict[str, Kernel] = {name: self.reduction(name) for name in FUNCTORS}
-        found |= {"var": self.variance("var"), "std": self.variance("std")}
-        names = (
-            "standardize", "standardize_gradient", "batch_norm", "batch_norm_gradient", "batch_norm_weight_gradient",
-        )  # fmt: skip
-        return found | {name: getattr(self, name) for name in names}
+        found = {name: self.reduction(name) for name in FUNCTORS} | super().table()
+        return found | {"var": self.variance("var"), "std": self.variance("std")}
 
     def _wide(self, dtype: Any) -> Any:
         """In which elements are added up."""

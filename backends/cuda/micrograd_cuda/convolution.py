@@ -11,7 +11,7 @@ from micrograd_core.ops.network.convolution import transposed_size
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.cudnn import NO_TENSOR_CORES, Convolved, math_type
-from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, launch, name_of, planned_of_elements
+from micrograd_cuda.operands import Kernel, Kernels, contiguous, copied, is_number, launch, name_of, planned_of_elements
 from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT
@@ -48,7 +48,7 @@ def patches_are_better(made: str, weight: Shape, result: Shape, groups: int, dty
     return weight[1] < LEAST[made]
 
 
-class Convolution:
+class Convolution(Kernels):
     """All three members of the core's family.
 
     What cuDNN does not take is a product, `matmul`'s, with patches; over three spatial axes it is the op table's.
@@ -57,19 +57,11 @@ class Convolution:
     def __init__(
         self, xp: Any, runtime: CuPyRuntime, matmul: Kernel, add: Kernel, precision: Callable[[], str]
     ) -> None:
-        self.xp, self.runtime, self.matmul, self.add, self.precision = xp, runtime, matmul, add, precision
-
-    def table(self) -> dict[str, Kernel]:
-        """By operation."""
-        found: dict[str, Kernel] = {"patches": self.patches, "patches_gradient": self.patches_gradient}
-        for rank in (1, 2, 3):
-            found[f"conv{rank}d"] = self.forward
-            found[f"conv_transpose{rank}d"] = self.transpose
-            found[f"conv{rank}d_weight_gradient"] = self.weight_gradient
-        return found
+        super().__init__(xp, runtime)
+        self.matmul, self.add, self.precision = matmul, add, precision
 
     @planned_of_elements
-    def forward(
+    def conv1d(
         self, x: Any, weight: Any, bias: Any, *, groups: int, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
         """Each group's weight times its patches, image by image; the bias goes into the memory of the product."""
@@ -93,7 +85,7 @@ class Convolution:
         return self._with_bias(product.reshape(x.shape[0], outputs, *positions), bias)
 
     @planned_of_elements
-    def transpose(
+    def conv_transpose1d(
         self, x: Any, weight: Any, bias: Any, *,
         groups: int, output_padding: Shape, stride: Shape, padding: Shape, dilation: Shape,
     ) -> Any:  # fmt: skip
@@ -118,7 +110,7 @@ class Convolution:
         return self._with_bias(self.patches_gradient(patches, size=size, kernel_size=kernel, **windows), bias)
 
     @planned_of_elements
-    def weight_gradient(
+    def conv1d_weight_gradient(
         self, g: Any, x: Any, *, groups: int, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
         """One product for each group, over all images: its sums are never rounded in between."""
@@ -134,6 +126,10 @@ class Convolution:
         columns = patches.reshape(groups, math.prod((x.shape[1], *kernel_size)) // groups, count)
         product = self.matmul(rows, columns.swapaxes(-1, -2))
         return product.reshape(g.shape[1], x.shape[1] // groups, *kernel_size)
+
+    conv2d = conv3d = conv1d
+    conv_transpose2d = conv_transpose3d = conv_transpose1d
+    conv2d_weight_gradient = conv3d_weight_gradient = conv1d_weight_gradient
 
     # without patches
 

@@ -10,22 +10,13 @@ from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernel, alignment, contiguous, is_number, launch, name_of, of_elements, place, wide
+from micrograd_cuda.operands import Kernels, alignment, contiguous, is_number, launch, name_of, of_elements, place, wide
 from micrograd_cuda.plans import planned
-from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
 
-class Indexing:
-    """With `atomic` rows are added up as the threads arrive, which saves a sort; the last bits then vary."""
-
-    def __init__(self, xp: Any, runtime: CuPyRuntime, atomic: bool) -> None:
-        self.xp, self.runtime, self.atomic = xp, runtime, atomic
-
-    def table(self) -> dict[str, Kernel]:
-        """By operation."""
-        names = "embedding", "embedding_gradient", "index_add", "getitem_gradient"
-        return {name: getattr(self, name) for name in names}
+class Indexing(Kernels):
+    """Rows are sorted by index and added in that order, so that the bits are the same every time."""
 
     @planned
     def embedding(self, indices: Any, weight: Any) -> Any:
@@ -87,7 +78,8 @@ class Indexing:
         if not rows * columns or not indices.size:
             return self.xp.zeros(shape, dtype=dtype) if base is None else base.copy()
         keys, key = self._keys(indices, rows, negative), geometry.counter(rows)
-        return (self._atomic if self.atomic else self._sorted)(base, keys, key, contiguous(values, self.runtime), shape)
+        order = self.xp.argsort(keys, stable=True).astype(self.xp.int64, copy=False)
+        return self._in_order(base, keys, key, contiguous(values, self.runtime), shape, order)
 
     @planned
     def _keys(self, indices: Any, rows: int, negative: bool) -> Any:
@@ -98,16 +90,12 @@ class Indexing:
         launch(runtime, unit, count, keys, contiguous(indices), int(negative), count, rows)
         return keys
 
-    def _sorted(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
+    @planned
+    def _in_order(self, base: Any, keys: Any, key: str, values: Any, shape: Shape, order: Any) -> Any:
         """Each element of the result is added up by one thread, in the order of the indices.
 
         Long sequences of one index are cut: other threads add up segments of them first.
         """
-        order = self.xp.argsort(keys, stable=True).astype(self.xp.int64, copy=False)
-        return self._in_order(base, keys, key, values, shape, order)
-
-    @planned
-    def _in_order(self, base: Any, keys: Any, key: str, values: Any, shape: Shape, order: Any) -> Any:
         xp, runtime, (rows, columns), dtype, count = self.xp, self.runtime, shape, values.dtype, keys.size
         first = runtime.empty((rows + 1,), xp.int64)
         launch(runtime, Unit("row_starts", (key,)), rows + 1, first, keys, order, count, rows)
@@ -124,11 +112,3 @@ class Indexing:
         unit, operands = Unit("sorted_add", (element, str(pack))), (0 if base is None else base, values, order, first)
         launch(runtime, unit, out.size // pack, out, *operands, partial, segment, rows, columns)
         return out
-
-    def _atomic(self, base: Any, keys: Any, key: str, values: Any, shape: Shape) -> Any:
-        """In the wide type, and rounded at the end."""
-        total = wide(self.xp, values.dtype)
-        out = self.xp.zeros(shape, dtype=total) if base is None else base.astype(total)
-        unit = Unit("scatter_add", (ELEMENT[name_of(values.dtype)], key))
-        launch(self.runtime, unit, values.size, out, values, keys, keys.size, *shape)
-        return out.astype(values.dtype)

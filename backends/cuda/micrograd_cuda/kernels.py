@@ -22,7 +22,7 @@ from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_
 from micrograd_cuda.plans import Watched, planned
 from micrograd_cuda.pooling import Pooling
 from micrograd_cuda.random import Random
-from micrograd_cuda.rows import ROW_OPERATIONS, Reductions, Rows
+from micrograd_cuda.rows import Reductions, Rows
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, FUNCTORS, RESULT, Unit, operation_of, variant
 
@@ -32,13 +32,11 @@ OWN: Final = {operation_of(functor): functor for functor in FUNCTORS}
 MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
 
-def table(
-    xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: "highest", *, atomic: bool = False
-) -> dict[str, Kernel]:
+def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: "highest") -> dict[str, Kernel]:
     """The kernels by operation.
 
-    `precision` says in what float32 products are computed, at each call; `atomic`, whether rows that indices name are
-    added in the order in which threads arrive. Whoever writes in place has what is `remembered` forgotten.
+    `precision` says in what float32 products are computed, at each call. A write in place must be followed by
+    `Remembered.forget`.
     """
     elementwise, reductions = Elementwise(xp, runtime), Reductions(xp, runtime)
     rows, multiply_matrices = Rows(xp, runtime, reductions), Matmul(xp, runtime, precision)
@@ -65,18 +63,18 @@ def table(
     copy = found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
     # Methods, without what the namespace's functions of these names add to each call.
     found["reshape"], found["permute_dims"] = reshape(copy), lambda x, *, axes: x.transpose(axes)
-    found |= {name: getattr(rows, name) for name in ROW_OPERATIONS}
-    norms, indexing = Norms(xp, runtime, reductions, rows, found), Indexing(xp, runtime, atomic)
+    found |= rows.table()
+    norms, indexing = Norms(xp, runtime, reductions, rows, found), Indexing(xp, runtime)
     convolution = Convolution(xp, runtime, multiply_matrices, found["add"], precision)
     found |= norms.table() | Random(xp, runtime).table() | indexing.table() | convolution.table()
-    pooling = Pooling(runtime, found["patches_gradient"])
+    pooling = Pooling(xp, runtime, found["patches_gradient"])
     found |= pooling.table()
     found |= {"sgd_step": Updates(runtime).sgd, "adam_step": Updates(runtime).adam}
     owners = reductions, rows, multiply_matrices, norms, indexing, convolution, pooling
     runtime.owners = {type(each): each for each in (*owners, found["linear"])}
     if runtime.plans is not None:
         runtime.plans.precision = precision
-        runtime.plans.kernels = lambda recorder: table(Watched(xp, recorder), recorder, precision, atomic=atomic)
+        runtime.plans.kernels = lambda recorder: table(Watched(xp, recorder), recorder, precision)
     return found
 
 

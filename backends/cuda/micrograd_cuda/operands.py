@@ -7,6 +7,7 @@ from functools import cache, wraps
 from typing import Any
 
 from micrograd_core.layout import Shape
+from micrograd_core.ops import TABLE
 from micrograd_core.support.signatures import Parameters
 from micrograd_cuda.geometry import Place, blocks, elementwise, power_of_two
 from micrograd_cuda.plans import planned
@@ -14,6 +15,17 @@ from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
 
 Kernel = Callable[..., Any]
+
+
+class Kernels:
+    """Kernels over a namespace and a runtime: the methods that have the name of an operation."""
+
+    def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
+        self.xp, self.runtime = xp, runtime
+
+    def table(self) -> dict[str, Kernel]:
+        """The kernels by operation."""
+        return {name: getattr(self, name) for name in vars(type(self)) if name in TABLE}
 
 
 @cache

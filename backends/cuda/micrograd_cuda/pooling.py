@@ -8,7 +8,7 @@ from typing import Any, Final
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernel, alignment, contiguous, name_of, planned_of_elements
+from micrograd_cuda.operands import Kernel, Kernels, alignment, contiguous, name_of, planned_of_elements
 from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT
@@ -17,28 +17,20 @@ MOST_READ: Final = 1024
 """Elements that the gradient of one may look at: of larger windows that overlap, patches are read less often."""
 
 
-class Pooling:
+class Pooling(Kernels):
     """Maxima and means over one to three axes, and their gradients."""
 
-    def __init__(self, runtime: CuPyRuntime, patches_gradient: Kernel) -> None:
-        self.runtime, self._patches_gradient = runtime, patches_gradient
-
-    def table(self) -> dict[str, Kernel]:
-        """By operation."""
-        found: dict[str, Kernel] = {"patches_gradient": self.patches_gradient}
-        for rank in (1, 2, 3):
-            found[f"max_pool{rank}d"] = self.maximum
-            found[f"max_pool{rank}d_gradient"] = self.maximum_gradient
-            found[f"avg_pool{rank}d"] = self.mean
-        return found
+    def __init__(self, xp: Any, runtime: CuPyRuntime, patches_gradient: Kernel) -> None:
+        super().__init__(xp, runtime)
+        self._patches_gradient = patches_gradient
 
     @planned_of_elements
-    def maximum(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
+    def max_pool1d(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
         """One read, one write."""
         return self._pooled("max_pool", x, kernel_size, stride, padding, dilation)
 
     @planned_of_elements
-    def mean(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape) -> Any:
+    def avg_pool1d(self, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape) -> Any:
         """One read, one write."""
         return self._pooled("avg_pool", x, kernel_size, stride, padding, (1,) * len(kernel_size))
 
@@ -48,7 +40,7 @@ class Pooling:
         return self._launch("pool", str(name == "max_pool").lower(), out, (x,), x.shape, lengths, windows)
 
     @planned_of_elements
-    def maximum_gradient(
+    def max_pool1d_gradient(
         self, g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
     ) -> Any:
         """Of both one read, of windows that overlap from the cache some more; one write."""
@@ -74,6 +66,10 @@ class Pooling:
         out = self.runtime.empty((*g.shape[:2], *size), g.dtype)
         windows = kernel_size, stride, padding, dilation
         return self._launch("pool_gradient", "false", out, (shares,), out.shape, shares.shape[2:], windows)
+
+    max_pool2d = max_pool3d = max_pool1d
+    max_pool2d_gradient = max_pool3d_gradient = max_pool1d_gradient
+    avg_pool2d = avg_pool3d = avg_pool1d
 
     def _launch(
         self, family: str, maximum: str, out: Any, operands: tuple[Any, ...], shape: Shape, lengths: Shape,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernel, contiguous, launch, name_of
-from micrograd_cuda.runtime import CuPyRuntime
+from micrograd_cuda.operands import Kernels, contiguous, launch, name_of
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
-
-OPERATIONS: Final = "uniform", "integers", "permutation", "normal"  # after "random_"
 
 
 def signed(word: int) -> int:
@@ -19,15 +16,8 @@ def signed(word: int) -> int:
     return (word + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-class Random:
+class Random(Kernels):
     """Numbers without operands, and `dropout`. Each thread makes one block of four words, and what these give."""
-
-    def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
-        self.xp, self.runtime = xp, runtime
-
-    def table(self) -> dict[str, Kernel]:
-        """By operation."""
-        return {f"random_{name}": getattr(self, name) for name in OPERATIONS} | {"dropout": self.dropout}
 
     def _stream(self, key: int, block: int) -> Any:
         """The struct Stream."""
@@ -44,11 +34,11 @@ class Random:
         unit = Unit(family, (ELEMENT[name_of(dtype)],))
         return self._launch(unit, self.runtime.empty(shape, dtype), each, *arguments)
 
-    def uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+    def random_uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """Exact."""
         return self._floating("uniform", dtype, 4 if dtype.itemsize == 8 else 8, shape, self._stream(key, block))
 
-    def normal(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+    def random_normal(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """Through the GPU's ``log``, ``sin`` and ``cos``; narrow dtypes are rounded from float32."""
         return self._floating("normal", dtype, 4 if dtype.itemsize == 8 else 8, shape, self._stream(key, block))
 
@@ -62,13 +52,13 @@ class Random:
             "dropout", x.dtype, 8, x.shape, contiguous(x, self.runtime), float(p), self._stream(key, block)
         )
 
-    def integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
+    def random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """Exact; a span of 2**64 travels as 0."""
         unit = Unit("integers", (INDEX[name_of(dtype)],))
         out = self.runtime.empty(shape, dtype)
         return self._launch(unit, out, 4, self._stream(key, block), signed(low), signed(high - low))
 
-    def permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+    def random_permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """The namespace sorts words in whose lowest bits stands their position."""
         xp, size = self.xp, math.prod(shape)
         mask = (1 << (size - 1).bit_length()) - 1 if size else 0

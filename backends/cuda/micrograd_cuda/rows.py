@@ -9,6 +9,7 @@ from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import Pieces, RowLaunch
 from micrograd_cuda.operands import (
+    Kernels,
     alignment,
     contiguous,
     copied,
@@ -36,11 +37,8 @@ FUNCTORS: Final = {"sum": "Sum", "mean": "Sum", "prod": "Product", "max": "Max",
 """Operation to what ``reductions.cuh`` does with two elements."""
 
 
-class Reductions:
+class Reductions(Kernels):
     """Along leading axes (as in the gradient of a bias) by columns, along others by rows, for which they come last."""
-
-    def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
-        self.xp, self.runtime = xp, runtime
 
     def reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool) -> Any:
         """As the standard's function; a result has the dtype of the operand."""
@@ -144,22 +142,15 @@ class Reductions:
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-ROW_OPERATIONS: Final = (
-    "softmax", "log_softmax", "logsumexp", "softmax_gradient", "log_softmax_gradient", "attention_weights",
-    "attention_weights_gradient", "cross_entropy",
-    "cross_entropy_gradient", "standardize", "standardize_gradient", "layer_norm", "layer_norm_weight_gradient",
-    "rms_norm", "rms_norm_gradient", "rms_norm_weight_gradient",
-)  # fmt: skip
-
-
 MOST_PARTS: Final = 4096  # that one block adds up
 
 
-class Rows:
+class Rows(Kernels):
     """Functions along one axis, or several: as rows of a contiguous matrix. Other orders of axes cost a copy."""
 
     def __init__(self, xp: Any, runtime: CuPyRuntime, reductions: Reductions) -> None:
-        self.xp, self.runtime, self.reductions = xp, runtime, reductions
+        super().__init__(xp, runtime)
+        self.reductions = reductions
 
     def _back(self, out: Any, axes: Shape) -> Any:
         """A view with the last axes at `axes`."""

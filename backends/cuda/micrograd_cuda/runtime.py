@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import array
 import ctypes
-import hashlib
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, ClassVar, Final
 from weakref import ref
 
 from micrograd_core.layout import Shape
+from micrograd_core.support import code_cache
 from micrograd_cuda.biased import TYPES, BiasedProducts
 from micrograd_cuda.cudnn import Convolved, CuDNN
 from micrograd_cuda.gemm import TYPE, Product
@@ -90,31 +88,6 @@ def pointer_class(cupy: Any) -> Any:
             self.numbers = numbers  # kept alive
 
     return Pointer
-
-
-class Kept:
-    """A file beside CuPy's compiled kernels, under the hash of what it was made of and of what it holds."""
-
-    def __init__(self, facts: str) -> None:
-        folder = os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
-        self.path = Path(folder) / f"micrograd_{hashlib.sha256(facts.encode()).hexdigest()[:40]}.bin"
-
-    def read(self) -> bytes | None:
-        """``None`` where there is none, or not all of it."""
-        try:
-            found = self.path.read_bytes()
-        except OSError:
-            return None
-        digest, made = found[:32], found[32:]
-        return made if hashlib.sha256(made).digest() == digest else None
-
-    def write(self, made: bytes) -> None:
-        """Whole, or not at all. Where nothing can be written, it will be compiled again."""
-        with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            new = self.path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-            new.write_bytes(hashlib.sha256(made).digest() + made)
-            new.replace(self.path)
 
 
 class CapturedProducts(Library):
@@ -219,11 +192,10 @@ class CuPyRuntime:
         compiler = self.cupy.cuda.compiler
         capability = self.cupy.cuda.Device().compute_capability
         facts = source, OPTIONS, capability, self.cupy.__version__, self.cupy.cuda.nvrtc.getVersion()
-        place = Kept(repr(facts))
-        binary = place.read()
+        binary = code_cache.read(repr(facts))
         if binary is None:
             binary, _ = compiler.compile_using_nvrtc(source, OPTIONS, capability)
-            place.write(binary)
+            code_cache.write(repr(facts), binary)
         module = self.cupy.cuda.function.Module()
         module.load(binary)
         return module

@@ -29,9 +29,6 @@ from micrograd_cuda.namespace import Namespace
 from micrograd_cuda.plans import span
 from micrograd_cuda.runtime import CuPyRuntime
 
-ATOMIC: Final = "MICROGRAD_CUDA_ATOMIC"
-"""The environment variable that, at 1, trades repeatable sums over indices for faster ones."""
-
 
 def asked_bytes(message: str) -> int | None:
     """How much CuPy's error says that it wanted: "Out of memory allocating 1,024 bytes (allocated so far: …"."""
@@ -133,7 +130,7 @@ class CUDABackend(Guarded):
             xp = Namespace(xp, dtypes["bfloat16"])
         except ImportError:
             pass
-        own = table(xp, self.runtime, matmul_precision, atomic=os.environ.get(ATOMIC) == "1")
+        own = table(xp, self.runtime, matmul_precision)
         solvers = linalg.table(xp, errstate)
         if "eig" in solvers:
             self.capabilities |= {"eig"}

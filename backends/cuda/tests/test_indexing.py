@@ -1,4 +1,4 @@
-"""Embeddings and sums of rows by number, played on the host, in both ways of adding up."""
+"""Embeddings and sums of rows by number, played on the host."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RNG = np.random.default_rng(0)
 FLOATS = {"float16": 1e-2, "float32": 1e-5, "float64": 1e-13}
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["sorted", "atomic"])
-def kernels(request: pytest.FixtureRequest) -> Any:
-    return table(Arrays(xp), HostRuntime(), atomic=request.param)
+@pytest.fixture(scope="module")
+def kernels() -> Any:
+    return table(Arrays(xp), HostRuntime())
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -57,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     monkeypatch.setitem(sys.modules, "cupy_backends", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", SimpleNamespace(cublas=cublas))
-    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("MICROGRAD_CACHE", str(tmp_path))
     found.cupy = SimpleNamespace(
         __version__="14.2.0",
         ndarray=np.ndarray,
@@ -103,7 +103,7 @@ def test_what_is_compiled_stays_on_disk_and_what_is_cut_off_there_is_not_taken(a
 def test_a_folder_that_nobody_can_write_to_is_no_obstacle(
     asked: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CUPY_CACHE_DIR", str(asked.folder / "file" / "below"))
+    monkeypatch.setenv("MICROGRAD_CACHE", str(asked.folder / "file" / "below"))
     (asked.folder / "file").write_text("")
     CuPyRuntime(asked.cupy).bind(Unit("marked", ()))
     assert asked.loaded == [b"machine code"]

@@ -128,7 +128,7 @@ def other_units(dtype: str) -> Iterator[Unit]:
                     yield geometry.instance(name, launch, "Sum", element, ELEMENT[total])
                     yield geometry.instance(name, launch, "Max", element, element)
         elif family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
-            index = ["Long"] if name in ("gather", "scatter_add") else []
+            index = ["Long"] if name == "gather" else []
             packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []
             yield Unit(name, (element, *index, *packs))
     for key in ("int", "Long"):

@@ -47,16 +47,6 @@ KERNEL void placed(T* to, const T* g, const Placing<Index, NDIM>& where) {
     }
 }
 
-// to[indices[i]] += g[i], in the wide type, in whatever order the threads arrive. Indices outside are left out.
-template <class T, class I>
-KERNEL void scatter_add(Wide<T>* to, const T* g, const I* indices, Long count, Long rows, Long columns) {
-    const Long step = static_cast<Long>(gridDim.x) * blockDim.x;
-    for (Long i = static_cast<Long>(blockIdx.x) * blockDim.x + threadIdx.x; i < count * columns; i += step) {
-        const Long row = static_cast<Long>(indices[i / columns]);
-        if (row >= 0 && row < rows) atomicAdd(to + row * columns + i % columns, widen(g[i]));
-    }
-}
-
 // What sorts: the row that an index names, or `rows` where it names none; negative ones may count from the end.
 template <class K, class I>
 KERNEL void row_keys(K* to, const I* indices, Long negative, Long count, Long rows) {

@@ -20,6 +20,7 @@ DRIVER: Final = "libcuda.so.1"
 os.environ["CUPY_COMPILE_WITH_PTX"] = "1"  # PTX is what the driver is given
 os.environ["CUPY_ACCELERATORS"] = ""  # CUB is compiled into CuPy, for GPUs
 KERNELS: Final = Path(os.environ.setdefault("CUPY_CACHE_DIR", str(HERE / "kernels")))  # and translations are kept there
+os.environ.setdefault("MICROGRAD_CACHE", str(KERNELS))  # PTX, where a GPU's own code would be
 
 device = ctypes.CDLL(str(DEVICE))
 
