@@ -15,7 +15,8 @@ import pytest
 
 from benchmarks.gpu import prove, record
 from micrograd_core import Device
-from micrograd_cuda.rows import FUNCTORS, ROW_OPERATIONS
+from micrograd_core.ops import TABLE
+from micrograd_cuda.rows import FUNCTORS, Rows
 
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "gpu" / "run.sh"
 pytestmark = pytest.mark.skipif(shutil.which("timeout") is None, reason="the script wants GNU's timeout")
@@ -202,7 +203,9 @@ def test_on_the_emulated_gpu_each_sample_of_what_has_kernels_of_rows_runs() -> N
     assert found
     words = found[1].split(" or ")
     assert "(test_value or test_first_gradient) and ($own)" in script
-    for name in (*ROW_OPERATIONS, *FUNCTORS, "batch_norm", "embedding", "embedding_gradient", "index_add"):
+    of_rows = [name for name in vars(Rows) if name in TABLE]
+    assert "softmax" in of_rows
+    for name in (*of_rows, *FUNCTORS, "batch_norm", "embedding", "embedding_gradient", "index_add"):
         assert any(word in f"[{name}-0-float32-contiguous]" for word in words), name
 
 
