@@ -51,9 +51,11 @@ PROVIDERS: Final = {
     "cuda": "micrograd-cuda",
     "dask": "micrograd-array-api[dask]",
     "jax": "micrograd-array-api[jax]",
+    "opencl": "micrograd-opencl",
     "rawbuffer": "micrograd-rawbuffer",
     "strict": "micrograd-array-api[strict]",
     "torch": "micrograd-array-api[torch]",
+    "wgpu": "micrograd-wgpu",
     "auto": "micrograd-cpu",  # these two are no device's own name
     "gpu": "micrograd-cuda",
 }

@@ -303,6 +303,7 @@ LISTS = {
     "plugins/models/micrograd_models/spellings.py": "how ONNX spells operations",
     "plugins/rawbuffer/micrograd_rawbuffer/kernels.py": "kernels",
     "plugins/train/micrograd_train/drawing.py": "what an expression may call",
+    "compiler/languages.py": "how languages spell primitives",
     "adapters/array_api.py": "how libraries spell functions, and which of theirs hand back their operand",
     "adapters/integers.py": "what the host computes in the place of a flat device",
     "adapters/strided.py": "what the adapter does with layouts, and what reductions of nothing are",
