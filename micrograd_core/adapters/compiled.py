@@ -23,7 +23,6 @@ import itertools
 import math
 import os
 import sys
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
@@ -55,7 +54,10 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
+from micrograd_core.support.locks import lock
 
+BUILDING: Final = lock()
+"""Held while a nest is printed and built, or a program is planned."""
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is planned for; in any others they are copied first."""
 TIERS: Final = (2, 1 << 13, 1 << 62)
@@ -87,7 +89,7 @@ class CompiledBackend(StridedBackend):
         super().__init__(device, native)
         own = {*ANY, *ARITHMETIC, *BITWISE, *self.language.functions} - {"astype", "copy"}
         self.kernels |= {name: partial(self._line, name) for name in own - MAPS}
-        self.kernels |= {name: partial(self.reduction, name) for name in ("sum", "prod", "max", "min")}
+        self.kernels |= {name: partial(self.reduction, name) for name, op in TABLE.items() if op.combine}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...], tuple[int, ...]]] = {}
         self.kernels["matmul"] = self.matmul
         self._number = lru_cache(4096)(self._uploaded)
@@ -96,7 +98,6 @@ class CompiledBackend(StridedBackend):
             plan, covers=self.language.covers, most_buffers=self.most_buffers, row_bytes=self.row_bytes
         )
         self._compositions = compositions_of_nests()
-        self._lock = threading.RLock()
 
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,7 +120,7 @@ class CompiledBackend(StridedBackend):
         """Launch a nest, which is printed and built at the first call with a key."""
         found = self._built.get(key)
         if found is None:
-            with self._lock:
+            with BUILDING:
                 made, count = nest(), len(integers) + len(handles)
                 printer = Printer(made, self.language, count)
                 function = self.build(printer.body(), made)
@@ -311,13 +312,13 @@ class CompiledBackend(StridedBackend):
                     bound(step, self.kernel, partial(compose, backend=self), self.dtypes), step.operands, made, parts
                 )
             return counted(run.made(run.source(program.outputs)), program.inputs)
-        whole, plans, lock = optimized(program, self.language.covers), dict[Any, Callable[..., Any]](), threading.Lock()
+        whole, plans = optimized(program, self.language.covers), dict[Any, Callable[..., Any]]()
 
         def call(*handles: Strided) -> Any:
             layouts = tuple([_from_zero(x.layout) for x in handles])
             run = plans.get(layouts)
             if run is None:
-                with lock:
+                with BUILDING:
                     if len(plans) >= LAYOUTS and layouts not in plans:
                         handles = tuple([self.kernels["copy"](x) for x in handles])
                         layouts = tuple([_from_zero(x.layout) for x in handles])

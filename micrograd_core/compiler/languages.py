@@ -19,7 +19,7 @@ class Language(NamedTuple):
     types: Mapping[str, str]
     """Core dtype to the type of a number in a line. Operations of other dtypes stay calls."""
     memory: Mapping[str, str] = {}
-    """The same of a number in a buffer, where it is another type."""
+    """Core dtype to the type of a number in a buffer, where that is another one."""
     functions: Mapping[str, str] = {}
     """Primitives of floats, beside those that every language has (`ARITHMETIC`)."""
     let: str = "const {T} {name} = {x};"

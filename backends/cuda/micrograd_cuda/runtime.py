@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 from weakref import ref
 
 from micrograd_core.layout import Shape
-from micrograd_core.support import code_cache
+from micrograd_core.support.code_cache import read, write
 from micrograd_cuda.biased import TYPES, BiasedProducts
 from micrograd_cuda.cudnn import Convolved, CuDNN
 from micrograd_cuda.gemm import TYPE, Product
@@ -192,10 +192,10 @@ class CuPyRuntime:
         compiler = self.cupy.cuda.compiler
         capability = self.cupy.cuda.Device().compute_capability
         facts = source, OPTIONS, capability, self.cupy.__version__, self.cupy.cuda.nvrtc.getVersion()
-        binary = code_cache.read(repr(facts))
+        binary = read(repr(facts))
         if binary is None:
             binary, _ = compiler.compile_using_nvrtc(source, OPTIONS, capability)
-            code_cache.write(repr(facts), binary)
+            write(repr(facts), binary)
         module = self.cupy.cuda.function.Module()
         module.load(binary)
         return module
