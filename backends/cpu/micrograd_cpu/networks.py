@@ -26,12 +26,12 @@ def named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 
 
 def sigmoid(x: Any) -> Any:
-    """``1 / (1 + exp(-x))``: an exponential that overflows is one whose reciprocal is 0."""
+    """``1 / (1 + exp(-x))``; where that exponential overflows, ``exp(x)``, which may be subnormal."""
     e = np.negative(x, out=...)
     with np.errstate(over="ignore"):
         np.exp(e, out=e)
     e += 1
-    return np.reciprocal(e, out=e)
+    return np.maximum(np.reciprocal(e, out=e), np.exp(np.minimum(x, -80)), out=e)
 
 
 def silu(x: Any) -> Any:
