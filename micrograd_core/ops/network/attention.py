@@ -43,6 +43,21 @@ def _embedding(k: Table, indices: Handle, weight: Handle) -> Handle:
 
 
 @in_float32
+def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: int) -> dict[str, Any]:
+    if g.shape[:-1] != indices.shape or not g.shape:
+        raise ShapeError(
+            f"embedding_gradient: a cotangent of shape {g.shape} does not fit indices of shape {indices.shape}: it has "
+            "one more axis, that of the features"
+        )
+    return {"num_embeddings": int(num_embeddings)}
+
+
+def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
+    out = np.zeros((num_embeddings, g.shape[-1]))
+    np.add.at(out, indices, g)
+    return out
+
+
 def _embedding_gradient(k: Table, g: Handle, indices: Handle, *, num_embeddings: int) -> Handle:
     """Each row is the sum of what was received where it was used."""
     ndim = len(indices.shape)
@@ -97,6 +112,7 @@ OPS = calls(
         tangent=linear,
         gradient=(None, lambda k, g, out, i, weight: k.embedding_gradient(g, i, num_embeddings=weight.shape[0])),
         compose=_embedding,
+        reference=lambda np, indices, weight: weight[indices],
         samples=(
             Sample(_INDICES, Array((4, 3))),
             Sample(Array((), 0, 4, "int32"), Array((4, 2))),
@@ -107,11 +123,13 @@ OPS = calls(
         "embedding_gradient",
         "For each of `num_embeddings` rows, the sum of the rows of ``x1`` where ``x2`` names it: the transpose of "
         "`embedding`.",
+        parameters=_embedding_gradient_parameters,
         accepts=(FLOATING, INTEGER),
         separate=(1,),
         tangent=linear,
         gradient=(lambda k, g, out, x, indices, *, num_embeddings: k.embedding(indices, g), None),
         compose=_embedding_gradient,
+        reference=_embedding_gradient_reference,
         samples=(
             Sample(Array((2, 3, 2)), _INDICES, num_embeddings=4),
             Sample(Array((0, 2)), Array((0,), 0, 4, "int64"), num_embeddings=3),

@@ -114,6 +114,10 @@ def _gradients_shape(g: Any, x: Any, weight: Any, **params: Any) -> tuple[Shape,
     return tuple(x.shape), tuple(weight.shape), tuple(weight.shape)
 
 
+def _layer_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, axis: Any = -1, eps: float = 1e-5) -> Any:
+    return _over("layer_norm_gradients", x, axis, eps, weight=weight)
+
+
 def _layer_norm_gradients(k: Table, g: Handle, x: Handle, weight: Handle, *, axis: Shape, eps: float) -> NormGradients:
     return NormGradients(
         k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
@@ -259,6 +263,7 @@ OPS = (
     GRADIENTS(
         "layer_norm_gradients",
         "The vector-Jacobian products of `layer_norm` at ``x2`` by input, weight ``x3`` and bias, with ``x1``.",
+        parameters=_layer_norm_gradients_parameters,
         compose=_layer_norm_gradients,
         samples=(
             Sample(Array((3, 4)), Array((3, 4)), Array((4,)), axis=(1,), eps=1e-2),

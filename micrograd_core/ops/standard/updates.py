@@ -129,7 +129,19 @@ def _update(name: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: 
             )
         return {"axis": axis}
 
-    usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,)}
+    def reference(np: Any, x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
+        axis = axis % x.ndim
+        result = np.moveaxis(np.array(x), axis, 0)
+        values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+        values = values.reshape((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]))
+        each = {"index_set": "", "index_add": "add", "index_max": "maximum", "index_min": "minimum"}.get(
+            name, "multiply"
+        )
+        for i, value in zip(indices.ravel(), np.moveaxis(values, axis, 0), strict=True):
+            result[i] = getattr(np, each)(result[i], value) if each else value
+        return np.moveaxis(result, 0, axis)
+
+    usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,), "reference": reference}
     doc = f"A fresh copy of ``x``, whose slices along `axis` that integers name {doc}"
     return Op(name, doc, accepts=(accepts, INTEGER, accepts), **{**usual, **facts})
 

@@ -7,12 +7,6 @@ from typing import Any
 from tests.ops.definitions.softmax import attention_weights_reference
 
 
-def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
-    out = np.zeros((num_embeddings, g.shape[-1]))
-    np.add.at(out, indices, g)
-    return out
-
-
 def _attention_reference(
     np: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool = False, scale: float | None = None
 ) -> Any:
@@ -20,8 +14,4 @@ def _attention_reference(
     return attention_weights_reference(np, scores, mask, is_causal) @ value
 
 
-DEFINITIONS = {
-    "embedding": lambda np, indices, weight: weight[indices],
-    "embedding_gradient": _embedding_gradient_reference,
-    "scaled_dot_product_attention": _attention_reference,
-}
+DEFINITIONS = {"scaled_dot_product_attention": _attention_reference}
