@@ -42,7 +42,6 @@ def _embedding(k: Table, indices: Handle, weight: Handle) -> Handle:
     return k.where(k.any(named, axis=axis, keepdims=False), rows, math.nan)
 
 
-@in_float32
 def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: int) -> dict[str, Any]:
     if g.shape[:-1] != indices.shape or not g.shape:
         raise ShapeError(
@@ -58,6 +57,7 @@ def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings:
     return out
 
 
+@in_float32
 def _embedding_gradient(k: Table, g: Handle, indices: Handle, *, num_embeddings: int) -> Handle:
     """Each row is the sum of what was received where it was used."""
     ndim = len(indices.shape)
