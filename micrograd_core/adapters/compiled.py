@@ -90,7 +90,7 @@ class CompiledBackend(StridedBackend):
         own = {*ANY, *ARITHMETIC, *BITWISE, *self.language.functions} - {"astype", "copy"}
         self.kernels |= {name: partial(self._line, name) for name in own - MAPS}
         self.kernels |= {name: partial(self.reduction, name) for name, op in TABLE.items() if op.combine}
-        self._built: dict[Hashable, tuple[Any, tuple[Length, ...], tuple[int, ...]]] = {}
+        self._built: dict[Hashable, tuple[Any, tuple[Length, ...]]] = {}
         self.kernels["matmul"] = self.matmul
         self._number = lru_cache(4096)(self._uploaded)
         self._plans: dict[Hashable, Any] = {}
@@ -124,8 +124,8 @@ class CompiledBackend(StridedBackend):
                 made, count = nest(), len(integers) + len(handles)
                 printer = Printer(made, self.language, count)
                 function = self.build(printer.body(), made)
-                found = self._built[key] = function, tuple(printer.sizes), ()
-        function, sizes, _ = found
+                found = self._built[key] = function, tuple(printer.sizes)
+        function, sizes = found
         given = [*(x.layout.offset for x in handles), *integers, *(actual(x, lengths) for x in sizes)]
         held = [
             x if x.buffer is not None else self.empty((1,), x.dtype) for x in handles
