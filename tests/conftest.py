@@ -49,7 +49,7 @@ def rawbuffer_device() -> Device:
 OF_DEVELOPERS = frozenset(
     """
     PIL array_api_extra array_api_strict einops grimp hypothesis importlinter ipykernel llvmlite matplotlib mpmath
-    nbclient nbformat onnx onnxruntime pandas polars pyarrow rich safetensors scipy selenium sklearn tensorboardX
+    nbclient nbformat onnx onnxruntime pandas polars pyarrow safetensors scipy selenium sklearn tensorboardX
     threadpoolctl
     """.split()
 )

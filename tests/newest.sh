@@ -18,7 +18,7 @@ npm install --silent --no-fund --no-audit --prefix "$work" 'pyodide@314' >"$work
 uv build --quiet --wheel --out-dir "$work/dist" .
 uv build --quiet --wheel --out-dir "$work/dist" plugins/rawbuffer
 # Later releases of hypothesis are not pure Python.
-uv pip install --quiet --target "$work/site" "$work"/dist/*.whl pytest 'hypothesis>=6.100,<6.150' mpmath rich
+uv pip install --quiet --target "$work/site" "$work"/dist/*.whl pytest 'hypothesis>=6.100,<6.150' mpmath
 mkdir -p "$work/site/micrograd_cpu" "$work/site/micrograd_cpu-0.1.0.dist-info"
 cat >"$work/site/micrograd_cpu/plugin.py" <<'PYTHON'
 from micrograd_core.plugins import hookimpl

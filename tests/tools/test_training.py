@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -18,6 +20,7 @@ from micrograd_core.checkpoints import load
 from micrograd_core.tools.cli import main
 from micrograd_train.learning import loop, threads
 from micrograd_train.learning.networks import mlp
+from micrograd_train.learning.progress import Told
 from micrograd_train.learning.settings import Settings
 from micrograd_train.learning.training import train
 from tests.interrupts import EXHAUSTIVE
@@ -319,3 +322,24 @@ def test_small_products_get_one_thread() -> None:
     assert threads.chosen(made(1024, 2048, 10), 64) == 0
     with threads.limited(1):
         assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} <= {1}
+
+
+def test_who_waits_sees_how_far_the_training_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for terminal, file in ((True, Terminal()), (False, io.StringIO())):
+        with contextlib.redirect_stderr(file), Told(2, 5, "accuracy") as told:
+            for epoch in (1, 2):
+                for _ in range(5):
+                    told._shown = 0.0  # as if the last bar had stood for long
+                    told.step()
+                told.epoch({"epoch": epoch, "loss": 0.5 / epoch, "accuracy": 0.9, "samples_per_second": 1e4})
+        lines = file.getvalue().split("\r")
+        assert lines[-1].startswith("epoch 2/2 ")
+        assert lines[-1].endswith(" loss 0.2500  accuracy 90.00%  10,000 samples/s  0:00\n")
+        assert len(lines) == (12 if terminal else 1)
+        assert all(len(line.rstrip("\n")) <= 79 for line in lines)

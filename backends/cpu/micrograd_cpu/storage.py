@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from micrograd_core.adapters.array_api import ALIASING, ArrayAPIBackend
+from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.compiler.program import Program
 from micrograd_core.interpreters.raw import renew
 from micrograd_core.layout import Key, Layout
@@ -31,25 +31,28 @@ DTYPES: Final = {
 }  # fmt: skip
 
 
-class Namespace:
-    """NumPy as the array API standard wants it: array-api-compat, once somebody asks for what NumPy spells differently.
+def _complex(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Eigenvalues, and vectors, as complex numbers: NumPy's of real matrices may be real."""
 
-    Importing that takes longer than NumPy itself. What an adapter looks at when it is made comes from NumPy, and so do
-    `fft` and most of `linalg`.
-    """
+    def kernel(x: Any) -> Any:
+        dtype = np.result_type(x.dtype, np.complex64)
+        found = function(x)
+        return (
+            tuple(part.astype(dtype, copy=False) for part in found) if isinstance(found, tuple) else found.astype(dtype)
+        )
+
+    return kernel
+
+
+class Namespace:
+    """NumPy, which is the array API since its version 2.3, but for eigenvalues."""
+
+    linalg = SimpleNamespace(
+        **{**vars(np.linalg), "eig": _complex(np.linalg.eig), "eigvals": _complex(np.linalg.eigvals)}
+    )
 
     def __getattr__(self, name: str) -> Any:
-        found: Any
-        if name in ("zeros", "add", "fft", *ALIASING):
-            found = getattr(np, name)
-        else:
-            import array_api_compat.numpy as xp
-
-            found = getattr(xp, name)
-            if name == "linalg":  # NumPy's of real matrices may be real
-                found = SimpleNamespace(**{**vars(np.linalg), "eig": found.eig, "eigvals": found.eigvals})
-        setattr(self, name, found)
-        return found
+        return getattr(np, name)
 
 
 class CPUBackend(ArrayAPIBackend):

@@ -218,7 +218,7 @@ def test_says_what_to_install():
     try: import safetensors
     except ModuleNotFoundError as error: raise RuntimeError("pip install it") from error
 @pytest.fixture
-def given(): import rich
+def given(): import mpmath
 def test_is_given(given): pass
 def test_lacks_what_is_ours(): import micrograd_nothing
 def test_is_wrong(): assert 1 == 2
@@ -230,7 +230,7 @@ def test_is_wrong(): assert 1 == 2
 def test_what_lacks_a_package_of_developers_is_skipped_by_name_where_that_is_said(
     allowed: bool, tmp_path: Path
 ) -> None:
-    names = ("einops", "array_api_strict", "safetensors", "rich")
+    names = ("einops", "array_api_strict", "safetensors", "mpmath")
     hidden = f"import sys\nfor name in {names}: sys.modules[name] = None\n"
     for name, text in {"hidden.py": hidden, **LACKING}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")

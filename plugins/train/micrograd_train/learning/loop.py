@@ -215,7 +215,7 @@ class Loop:
             sums[0] += value * y.size
             sums[1] += right.item() * (y.size if right is loss else 1)
             sums[2] += y.size
-            told.step(len(x))
+            told.step()
             if stopped():
                 break
         sums[3] += time.perf_counter() - started

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -30,10 +31,7 @@ class Told:
     """
 
     def __init__(self, epochs: int, steps: int, metric: str, log: str = "", events: str = "") -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._steps, self._metric = steps, metric
+        self._epochs, self._steps, self._metric = epochs, steps, metric
         self._log, self._log_path = None, log
         self._events = _events(events) if events else None
         if log:
@@ -42,24 +40,17 @@ class Told:
                 self._log = open(log, "w", encoding="utf-8")  # noqa: SIM115
             except OSError as error:
                 raise CannotWrite(log, error) from error
-        columns = (
-            TextColumn("epoch {task.fields[epoch]}/" + str(epochs)),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[told]}"),
-            TimeRemainingColumn(compact=True),
-        )
-        self._bar = Progress(*columns, console=Console(file=sys.stderr), expand=True)
-        self._task = self._bar.add_task("", total=epochs * steps, epoch=1, told="")
-        self._seen, self._since = 0, time.perf_counter()
+        self._epoch, self._figures = 1, ""
+        self._done = self._first = 0
+        self._began, self._shown = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
-        self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        self._show(time.monotonic(), "\n")
         if self._log is not None:
             self._log.close()
         if self._events is not None:
@@ -69,12 +60,14 @@ class Told:
         """Say again what was said of former epochs, so that files have each of them once."""
         for row in history:
             self._line(row)
-        self._bar.update(self._task, completed=len(history) * self._steps + position)
+        self._done = self._first = len(history) * self._steps + position
 
-    def step(self, samples: int) -> None:
+    def step(self) -> None:
         """A batch was learned from."""
-        self._seen += samples
-        self._bar.advance(self._task)
+        self._done += 1
+        now = time.monotonic()
+        if now - self._shown > 0.1 and sys.stderr.isatty():
+            self._show(now, "")
 
     def epoch(self, row: dict[str, Any]) -> None:
         """An epoch has ended; `row` has its figures by name."""
@@ -88,8 +81,22 @@ class Told:
             ((key, row[key]) for key in (f"validation_{self._metric}", self._metric) if key in row), ("", 0.0)
         )
         shown = f"{value:.2%}" if self._metric == "accuracy" else f"{value:.4f}"
-        told = f"loss {row['loss']:.4f}  {name.replace('_', ' ')} {shown}  {row['samples_per_second']:,.0f} samples/s"
-        self._bar.update(self._task, completed=row["epoch"] * self._steps, epoch=row["epoch"], told=told)
+        self._figures = (
+            f"loss {row['loss']:.4f}  {name.replace('_', ' ')} {shown}  {row['samples_per_second']:,.0f} samples/s"
+        )
+        self._done, self._epoch = row["epoch"] * self._steps, row["epoch"]
+
+    def _show(self, now: float, end: str) -> None:
+        """Write the bar over the former one: how far the training is, its last figures, how long the rest takes."""
+        total, columns = self._epochs * self._steps, shutil.get_terminal_size().columns - 1
+        rest = (now - self._began) * (total - self._done) / max(self._done - self._first, 1)
+        left = f"epoch {self._epoch}/{self._epochs} "
+        right = f" {self._figures}  {rest // 60:.0f}:{rest % 60:02.0f}"
+        width = max(columns - len(left) - len(right), 0)
+        bar = ("━" * (width * self._done // total)).ljust(width)
+        line = f"{left}{bar}{right}"[:columns] if sys.stderr.isatty() else f"{left}{right}"
+        print(f"\r{line}" if sys.stderr.isatty() else line, end=end, file=sys.stderr, flush=True)
+        self._shown = now
 
     def _line(self, row: dict[str, Any]) -> None:
         if self._log is not None:
