@@ -19,6 +19,7 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core import Tensor, asarray, jit
+from micrograd_core.adapters.compiled import BUILDING
 from micrograd_core.engine import backward
 from micrograd_core.scalar import sweep as scalar_sweep
 from micrograd_core.support.open_devices import OPENING
@@ -37,6 +38,7 @@ LOCKS: dict[str, Any] = {
     "tracing": jit_module._tracing,
     "compiling": COMPILING,
     "planning": PLANNING,
+    "building": BUILDING,
 }
 
 
@@ -103,7 +105,7 @@ def test_a_fork_while_a_thread_has_it(lock: Any) -> None:
     thread.start()
     held.wait()
     try:
-        assert in_child(everything) == "done"
+        assert in_child(lambda: lock.acquire(timeout=5) and everything()) == "done"
     finally:
         thread.join()
     assert everything() == "done"
