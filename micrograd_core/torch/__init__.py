@@ -37,7 +37,8 @@ RENAMED = {
     "true_divide": "divide", "unbind": "unstack", "unsqueeze": "expand_dims",
 }  # fmt: skip
 """PyTorch's name and ours, where nothing else differs."""
-MODULES = ("amp", "autograd", "backends", "cuda", "linalg", "fft", "nn", "optim", "random", "utils")
+MODULES = ("amp", "autograd", "backends", "cuda", "linalg", "fft", "func", "nn", "optim", "random", "utils")
+HOMES = {"autocast": "amp", "vmap": "func"}
 
 dtype = mg.DType
 Size = tuple[int, ...]
@@ -54,8 +55,8 @@ def __getattr__(name: str) -> Any:
 def _lookup(name: str) -> Any:
     if name in MODULES:
         return import_module(f"{'micrograd_core' if name in ('fft', 'linalg') else __name__}.{name}")
-    if name == "autocast":
-        return import_module(f"{__name__}.amp").autocast
+    if name in HOMES:
+        return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
     if name in functions.__all__:
         return getattr(functions, name)
     if name in DTYPES:
