@@ -233,7 +233,9 @@ class StridedBackend:
         return first <= stop and start <= last
 
     def assign(self, x: Strided, values: Any, key: Key) -> bool:
-        """In place."""
+        """In place, but where several elements are one in memory."""
+        if any(not stride and length > 1 for stride, length in zip(x.layout.strides, x.shape, strict=True)):
+            return False
         self._fill(x.view(x.layout.index(key)), values)
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from micrograd_core.conformance.boundary import Boundary
+from micrograd_core.conformance.handles import Handles
 from micrograd_core.conformance.kernels import Kernels
 from micrograd_core.conformance.levels import Levels
 from micrograd_core.conformance.operations import Compiled, Operations
@@ -10,5 +11,5 @@ from micrograd_core.conformance.refusals import Refusals
 from micrograd_core.conformance.values import Values
 
 
-class Conformance(Operations, Values, Kernels, Compiled, Boundary, Levels, Refusals):
+class Conformance(Operations, Values, Kernels, Compiled, Boundary, Handles, Levels, Refusals):
     """The suite for one device. Subclass it with a name that pytest collects, and set `device`."""

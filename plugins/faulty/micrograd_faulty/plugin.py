@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from micrograd_core.backend import PROTOCOL
+from micrograd_core.compiler.program import Program
 from micrograd_core.errors import DeviceUnavailable
 from micrograd_core.layout import Layout
 from micrograd_core.plugins import hookimpl
@@ -316,6 +319,186 @@ class SinglePrecisionGradient(Faulty):
     replaced: ClassVar = {"relu_gradient": lambda g, out: np.where(out > 0, g, np.zeros_like(g)) * g.dtype.type(0.5)}
 
 
+# ── what is forgotten between two calls ──────────────────────────────────────────────────────────────────────
+
+
+class ForgetsTheCorrection(Faulty):
+    """Divides by the count where it keeps the axes."""
+
+    @staticmethod
+    def _std(x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+        return np.std(x, axis=axis, ddof=0 if keepdims else correction, keepdims=keepdims)
+
+    replaced: ClassVar = {"std": _std}
+
+
+class SortedAxes(Faulty):
+    """Takes the first axis for the least."""
+
+    @staticmethod
+    def _sum(x: Any, *, axis: Any, keepdims: bool) -> Any:
+        return _sound("sum")(x, axis=axis and tuple(range(axis[0], axis[-1] + 1)), keepdims=keepdims)
+
+    replaced: ClassVar = {"sum": _sum}
+
+
+class RandomRepeats(Faulty):
+    """Begins again after a thousand random numbers."""
+
+    @staticmethod
+    def _uniform(**params: Any) -> Any:
+        drawn = _sound("random_uniform")(**params)
+        return np.resize(drawn.reshape(-1)[:1000], drawn.shape)
+
+    replaced: ClassVar = {"random_uniform": _uniform}
+
+
+class KeepsHostMemory(Faulty):
+    """Uploads nothing, and looks at the host's memory."""
+
+    from_host = staticmethod(lambda data, shape, dtype: np.frombuffer(data, dtype).reshape(shape))
+
+
+class ReceivesAsItLies(Faulty):
+    """Copies memory of other devices in the order in which it lies there."""
+
+    def receive(self, x: Any, source: Any) -> Any:
+        """All elements, somewhere."""
+        return np.frombuffer(x.tobytes(order="A"), x.dtype).reshape(x.shape).copy()
+
+
+class WritesForwards(Faulty):
+    """Writes parts that are backwards from their start."""
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:
+        """As the sound backend where each step is positive."""
+        entries = key if isinstance(key, tuple) else (key,)
+        if np.ndim(values) and any(isinstance(entry, slice) and (entry.step or 1) < 0 for entry in entries):
+            values = np.flip(values, -1)
+        return super().assign(x, values, key)
+
+
+class WritesOneByOne(Faulty):
+    """Reads what it has just written, where values overlap."""
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:
+        """As the sound backend where they do not."""
+        if not np.ndim(values) or not np.may_share_memory(x, values):
+            return super().assign(x, values, key)
+        places = np.arange(x.size).reshape(x.shape)[key]
+        for place, at in zip(places.flat, np.ndindex(places.shape), strict=True):
+            x.flat[place] = np.broadcast_to(values, places.shape)[at]
+        return True
+
+
+class WritesFloats(Faulty):
+    """Writes float32 alone, and says that all went well."""
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:
+        """Nothing, of other dtypes."""
+        return x.dtype != "float32" or super().assign(x, values, key)
+
+
+class WritesNoRows(Faulty):
+    """Writes the first of values that are for all."""
+
+    def assign(self, x: Any, values: Any, key: Any) -> bool:
+        """As the sound backend where there is a value for each element."""
+        if np.ndim(values) and values.shape != x[key].shape:
+            values = values.reshape(-1)[0]
+        return super().assign(x, values, key)
+
+
+class OwnThread(Faulty):
+    """Reads only what the same thread made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.makers: dict[int, int] = {}
+
+    def from_host(self, data: Any, shape: Any, dtype: Any) -> Any:  # type: ignore[override]
+        """As the sound backend; it notes the thread."""
+        made = super().from_host(data, shape, dtype)
+        self.makers[id(made)] = threading.get_ident()
+        return made
+
+    def to_host(self, x: Any) -> Any:  # type: ignore[override]
+        """As the sound backend, in that thread."""
+        if self.makers.get(id(x), threading.get_ident()) != threading.get_ident():
+            raise RuntimeError("there is no stream in this thread")
+        return super().to_host(x)
+
+
+class Compiling(Faulty):
+    """Compiles as the sound backend does, but for what a subclass makes of programs and calls."""
+
+    def compile(self, program: Program) -> Callable[..., Any]:
+        """A function of the program's inputs."""
+        sound = super().compile(self.rewritten(program))
+        state: dict[str, Any] = {}
+        return lambda *inputs: self.called(sound, inputs, program, state)
+
+    def rewritten(self, program: Program) -> Program:
+        """The program that is compiled."""
+        return program
+
+    def called(self, sound: Any, inputs: Any, program: Program, state: dict[str, Any]) -> Any:
+        """A call of what was compiled."""
+        return sound(*inputs)
+
+
+class StaleProgram(Compiling):
+    """Returns the results of the last call where the operands are the same objects."""
+
+    def called(self, sound: Any, inputs: Any, program: Program, state: dict[str, Any]) -> Any:
+        """The former results."""
+        if state.get("inputs") is None or any(x is not y for x, y in zip(inputs, state["inputs"], strict=True)):
+            state.update(inputs=inputs, results=sound(*inputs))
+        return tuple(np.copy(x) for x in state["results"])
+
+
+class MergesSteps(Compiling):
+    """Takes constants for one that are equal before the point."""
+
+    def rewritten(self, program: Program) -> Program:
+        """The program without fractions."""
+        whole = [
+            step._replace(operands=tuple(float(int(x)) if isinstance(x, float) else x for x in step.operands))
+            for step in program.steps
+        ]
+        return program._replace(steps=tuple(whole))
+
+
+class NoCopies(Compiling):
+    """Returns an operand where nothing was added to it."""
+
+    def called(self, sound: Any, inputs: Any, program: Program, state: dict[str, Any]) -> Any:
+        """The results, or operands."""
+        same = {
+            program.inputs + i: step.operands[0].number
+            for i, step in enumerate(program.steps)
+            if step.op in ("add", "multiply") and step.operands[1] == {"add": 0.0, "multiply": 1.0}[step.op]
+        }
+        results = sound(*inputs)
+        return tuple(
+            inputs[same[ref.number]] if same.get(ref.number, program.inputs) < program.inputs else x
+            for ref, x in zip(program.outputs, results, strict=True)
+        )
+
+
+class FirstStrides(Compiling):
+    """Reads all operands as the first ones lay in memory."""
+
+    def called(self, sound: Any, inputs: Any, program: Program, state: dict[str, Any]) -> Any:
+        """As the sound backend where they lie so."""
+        first = state.setdefault("strides", [x.strides for x in inputs])
+        read = [
+            x if x.strides == strides else np.ravel(x, order="K").reshape(x.shape)
+            for x, strides in zip(inputs, first, strict=True)
+        ]
+        return sound(*read)
+
+
 FAULTS: dict[str, type[Faulty]] = {
     "newer-protocol": NewerProtocol,
     "missing-members": MissingMembers,
@@ -344,6 +527,20 @@ FAULTS: dict[str, type[Faulty]] = {
     "untried": Untried,
     "twelve-axes": TwelveAxes,
     "single-precision-gradient": SinglePrecisionGradient,
+    "forgets-the-correction": ForgetsTheCorrection,
+    "sorted-axes": SortedAxes,
+    "random-repeats": RandomRepeats,
+    "keeps-host-memory": KeepsHostMemory,
+    "receives-as-it-lies": ReceivesAsItLies,
+    "writes-forwards": WritesForwards,
+    "writes-one-by-one": WritesOneByOne,
+    "writes-floats": WritesFloats,
+    "writes-no-rows": WritesNoRows,
+    "own-thread": OwnThread,
+    "stale-program": StaleProgram,
+    "merges-steps": MergesSteps,
+    "no-copies": NoCopies,
+    "first-strides": FirstStrides,
 }
 
 
