@@ -414,17 +414,17 @@ class OwnThread(Faulty):
 
     def __init__(self) -> None:
         super().__init__()
-        self.makers: dict[int, int] = {}
+        self.makers: dict[int, tuple[int, Any]] = {}  # by identity, which lasts as long as what is kept
 
     def from_host(self, data: Any, shape: Any, dtype: Any) -> Any:  # type: ignore[override]
         """As the sound backend; it notes the thread."""
         made = super().from_host(data, shape, dtype)
-        self.makers[id(made)] = threading.get_ident()
+        self.makers[id(made)] = threading.get_ident(), made
         return made
 
     def to_host(self, x: Any) -> Any:  # type: ignore[override]
         """As the sound backend, in that thread."""
-        if self.makers.get(id(x), threading.get_ident()) != threading.get_ident():
+        if id(x) in self.makers and self.makers[id(x)][0] != threading.get_ident():
             raise RuntimeError("there is no stream in this thread")
         return super().to_host(x)
 
