@@ -6,6 +6,7 @@ import fnmatch
 import gc
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, ClassVar
 
 import pytest
@@ -74,6 +75,35 @@ def matches(pattern: str, name: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
+@cache
+def _cases(name: str, gradient: bool, compiled: bool) -> dict[str, Any]:
+    device = Device(name)
+    found = cases(
+        device.kernels.backend.dtypes, device.capabilities, floating_only=gradient, native=device.kernels.is_native
+    )
+    return {
+        each.id: each
+        for each in found
+        if (not gradient or is_differentiable(each)) and (not compiled or is_compiled(each, gradient))
+    }
+
+
+def _of_dtypes(table: Callable[..., dict[str, Any]]) -> Callable[[str, bool, bool], dict[str, Any]]:
+    return cache(lambda name, *_: table(Device(name).kernels.backend.dtypes, Device(name).capabilities))
+
+
+TABLES: dict[str, Callable[[str, bool, bool], dict[str, Any]]] = {
+    "case": _cases,
+    "dtype": lambda name, *_: {each: each for each in Device(name).kernels.backend.dtypes if each in DTYPES},
+    "formed": _of_dtypes(formed),
+    "special": _of_dtypes(special),
+    "large": _of_dtypes(large),
+    "op": lambda *_: {name: name for name in TABLE},
+    "word": lambda *_: {word: word for word in CAPABILITIES},
+}
+"""What a test is repeated for by the name of its argument: of a device, for gradients or not, compiled or not."""
+
+
 class Suite:
     """Parametrizes its tests by the device, and applies the device's known failures to them."""
 
@@ -89,24 +119,8 @@ class Suite:
 
         Cases by the device's dtypes; operations, dtypes and words of the vocabulary one by one.
         """
-        kernels, capabilities = Device(cls.device).kernels, Device(cls.device).capabilities
-        dtypes = kernels.backend.dtypes
-        gradient = "gradient" in test
-        compiled = "jit" in test
-        tables: dict[str, Callable[[], dict[str, Any]]] = {
-            "case": lambda: {
-                each.id: each
-                for each in cases(dtypes, capabilities, floating_only=gradient, native=kernels.is_native)
-                if (not gradient or is_differentiable(each)) and (not compiled or is_compiled(each, gradient))
-            },
-            "dtype": lambda: {name: name for name in dtypes if name in DTYPES},
-            "formed": lambda: formed(dtypes, capabilities),
-            "special": lambda: special(dtypes, capabilities),
-            "large": lambda: large(dtypes, capabilities),
-            "op": lambda: {name: name for name in TABLE},
-            "word": lambda: {word: word for word in CAPABILITIES},
-        }
-        return next(((argument, tables[argument]()) for argument in arguments if argument in tables), ("", {}))
+        found = next((argument for argument in arguments if argument in TABLES), "")
+        return found, TABLES[found](cls.device, "gradient" in test, "jit" in test) if found else {}
 
     @classmethod
     def whole(cls) -> frozenset[str]:

@@ -85,6 +85,7 @@ class Handles(Suite):
         given = asarray(np.arange(3, dtype="float32"), device=opened) * 2
         with ThreadPoolExecutor(1) as threads:
             threads.submit(work).result()
+        assert made[0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
         assert made[3] == [0.0, 2.0, 4.0]
         assert made[2].tolist() == [[1.0, 3.0], [2.0, 4.0]]
         made[1].backward()
