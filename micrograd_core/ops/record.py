@@ -130,6 +130,11 @@ def settings(
     return made
 
 
+def _all_numbers(xp: Any, *parts: Any) -> Any:
+    """Those of all parts, one after the other, in the dtype of the first."""
+    return xp.concat([xp.reshape(xp.astype(part, parts[0].dtype), (-1,)) for part in parts])
+
+
 class Op:
     """One operation.
 
@@ -201,7 +206,7 @@ class Op:
         The named tuple of its results, where there are several: rules then take and cotangents come as `Parts`.
     observe : function or None
         ``(xp, *parts)``: one array from the parts, without what they leave open (signs of eigenvectors), for tests;
-        `xp` is the namespace of tensors, or NumPy.
+        `xp` is the namespace of tensors, or NumPy. Left out: all numbers of all parts.
     undefined : str
         What is wrong, and what to do, when the kernel finds no answer for the numbers (a singular matrix).
     view : bool
@@ -271,7 +276,8 @@ class Op:
         self.kind, self.combine, self.lowering, self.cost = kind, combine, lowering, cost
         self.shape, self.batching, self.autocast, self.scalar = shape, batching, autocast, scalar
         self.extension, self.standard, self.capability = extension, standard, capability
-        self.parts, self.observe, self.undefined, self.view = parts, observe, undefined, view
+        self.parts, self.undefined, self.view = parts, undefined, view
+        self.observe = _all_numbers if observe is None and parts is not None else observe
         self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()
         self.samples = samples
         path = f"{extension}.{name}" if extension else name

@@ -81,10 +81,6 @@ def _within(k: Table, x: Any, low: Any, high: Any) -> Any:
     return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
 
 
-def _subtract(k: Table, x: Any, y: Any) -> Any:
-    return k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y))
-
-
 def _negative(k: Table, x: Any) -> Any:
     if k.dtype(x).kind == "unsigned integer":  # two's complement; -1 does not fit the dtype
         return k.add(k.bitwise_invert(x), 1)
@@ -147,7 +143,7 @@ ARITHMETIC = (
         scalar="{} - {}",
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(g)),
         gradient_aliases=True,
-        compose=_subtract,
+        compose=lambda k, x, y: k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y)),
     ),
     binary(
         "multiply",

@@ -376,11 +376,6 @@ def _sequence(blocks: int, steps: int = 3) -> tuple[Array, ...]:
     return Array((steps, 2, 2 * blocks)), Array((2, 2))
 
 
-def _observed(xp: Any, *parts: Any) -> Any:
-    """All numbers of all parts."""
-    return xp.concat([xp.reshape(part, (-1,)) for part in parts])
-
-
 def _shapes(blocks: int, *others: int) -> Callable[..., tuple[Shape, ...]]:
     def shapes(x: Any, h: Any, *rest: Any, **params: Any) -> tuple[Shape, ...]:
         return tuple((*x.shape[:2], each * h.shape[1]) for each in others)
@@ -401,7 +396,7 @@ def _gradient_shapes(weight_at: int, gates_at: int, kinds: tuple[int, ...]) -> C
 def _record(name: str, parts: Any, compose: Callable[..., Any], **facts: Any) -> Op:
     """An operation whose last operand are the lengths of the sequences."""
     last = compose.__code__.co_argcount - 2
-    usual = {"optional": (ALL,), "batching": sequences, "observe": _observed, "result": (SAME,) * len(parts._fields)}
+    usual = {"optional": (ALL,), "batching": sequences, "result": (SAME,) * len(parts._fields)}
     usual |= {"accepts": (FLOATING,) * last + (INTEGER,), "separate": (last,)}
     return Op(name, parts=parts, compose=compose, **{**usual, **facts})
 

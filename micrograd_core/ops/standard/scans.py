@@ -54,10 +54,6 @@ def _extremes(beaten: str) -> Any:
     return compose
 
 
-def _extremes_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Handle:
-    return k.add_along_axis(zero(k, x), out[1], g[0], axis=axis)
-
-
 def _extremes_op(name: str, which: str, beaten: str) -> Op:
     return _scan(
         name,
@@ -66,10 +62,9 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
         parts=Extremes,
         result=(SAME, to_int64),
         shape=lambda x, *, axis: (x.shape, x.shape),
-        gradient=(_extremes_rule,),
+        gradient=(lambda k, g, out, x, *, axis: k.add_along_axis(zero(k, x), out[1], g[0], axis=axis),),
         compose=_extremes(beaten),
         samples=(Sample((2, 5), axis=1), Sample(Array((4, 2), 0, 3, "int64"))),
-        observe=lambda xp, values, indices: values + xp.astype(indices, values.dtype),
     )
 
 
