@@ -13,12 +13,13 @@ from micrograd_core.nn.functional.common import T, publish
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
 
 
-def _padding(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
+def check_padding(name: str, padding_idx: int | None, rows: int) -> int | None:
+    """The row of the padding, counted from the first."""
     if padding_idx is None:
         return None
-    if not -weight.shape[0] <= padding_idx < weight.shape[0]:
-        raise ValueError(f"{name}: padding_idx {padding_idx} names none of the {weight.shape[0]} rows")
-    return padding_idx % weight.shape[0]
+    if not -rows <= padding_idx < rows:
+        raise ValueError(f"{name}: padding_idx {padding_idx} names none of the {rows} rows")
+    return padding_idx % rows
 
 
 @no_grad()
@@ -87,7 +88,7 @@ def embedding(
             [0., 0., 1.]])
     """
     indices, table = asarray(input), asarray(weight)
-    padding = _padding("embedding", padding_idx, table)
+    padding = check_padding("embedding", padding_idx, table.shape[0])
     if max_norm is not None:
         _shorten(indices, table, max_norm, norm_type)
     return _rows("embedding", indices, table, padding, scale_grad_by_freq, sparse)
@@ -156,7 +157,7 @@ def embedding_bag(
             f"embedding_bag: the input is 2-d, or 1-d with offsets; got shape {indices.shape} and offsets {offsets}"
         )
     flat = indices.reshape(-1)
-    padding = _padding("embedding_bag", padding_idx, table)
+    padding = check_padding("embedding_bag", padding_idx, table.shape[0])
     if max_norm is not None:
         _shorten(flat, table, max_norm, norm_type)
     rows = _rows("embedding_bag", flat, table, padding, scale_grad_by_freq, sparse)

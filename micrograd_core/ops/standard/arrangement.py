@@ -135,16 +135,12 @@ def _tile(k: Table, x: Handle, *, repetitions: tuple[int, ...]) -> Handle:
     return k.reshape(x, shape=tuple(count * length for count, length in zip(repetitions, lengths, strict=True)))
 
 
-def _positions(repeats: tuple[int, ...]) -> tuple[int, ...]:
-    """Which element each element of the result repeats."""
-    return tuple(chain.from_iterable(repeat(position, count) for position, count in enumerate(repeats)))
-
-
 def _repeat(k: Table, x: Handle, *, repeats: Any, axis: int | None) -> Handle:
     if axis is None:
         x, axis = k.reshape(x, shape=(math.prod(x.shape),)), 0
     if isinstance(repeats, tuple):
-        return k.take(x, k.integers(values=_positions(repeats), dtype=int64), axis=axis)
+        places = tuple(chain.from_iterable(repeat(place, count) for place, count in enumerate(repeats)))
+        return k.take(x, k.integers(values=places, dtype=int64), axis=axis)
     before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     x = k.broadcast_to(k.reshape(x, shape=(*before, length, 1, *after)), shape=(*before, length, repeats, *after))
     return k.reshape(k.copy(x), shape=(*before, length * repeats, *after))
