@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.core.reductions import prefixes
 from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import cut, in_float32, positions, to_int64
+from micrograd_core.ops.shared import along_one, cut, in_float32, positions, to_int64
 from micrograd_core.ops.tangents import zero
 
 
@@ -22,10 +21,7 @@ class Extremes(NamedTuple):
 
 
 def _scan(name: str, doc: str, **facts: Any) -> Op:
-    def parameters(x: Any, /, axis: int = 0) -> dict[str, Any]:
-        return {"axis": resolve_axis(name, axis, len(x.shape))}
-
-    return Op(name, doc, parameters=parameters, **facts)
+    return Op(name, doc, parameters=along_one(name, 0), **facts)
 
 
 def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
