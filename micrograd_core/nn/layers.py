@@ -14,8 +14,7 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
-from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.functional.embeddings import check_padding
+from micrograd_core.nn.functional.common import check_padding, publish
 from micrograd_core.nn.initialization import Making, OverAxes, Place, check_counts, each_axis, parameter, recording
 from micrograd_core.nn.module import Module
 

@@ -8,18 +8,9 @@ from micrograd_core.array.creation import arange, zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, publish
+from micrograd_core.nn.functional.common import T, check_padding, publish
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-
-
-def check_padding(name: str, padding_idx: int | None, rows: int) -> int | None:
-    """The row of the padding, counted from the first."""
-    if padding_idx is None:
-        return None
-    if not -rows <= padding_idx < rows:
-        raise ValueError(f"{name}: padding_idx {padding_idx} names none of the {rows} rows")
-    return padding_idx % rows
 
 
 @no_grad()
