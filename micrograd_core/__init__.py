@@ -43,17 +43,17 @@ from micrograd_core.support import __version__ as __version__
 __array_api_version__ = VERSION
 
 sys.meta_path.append(Finder)
-for _room in ("array", "device"):  # as in np.array(data), torch.device("cpu")
-    sys.modules[f"{__name__}.{_room}"].__class__ = CallableName
+for _module in ("array", "device"):  # as in np.array(data), torch.device("cpu")
+    sys.modules[f"{__name__}.{_module}"].__class__ = CallableName
 
 # Imported when they are asked for: modules (and where else a name may be), and names by the module they stand in.
 MODULES = ("amp", "checkpoints", "data", "fft", "linalg", "nn", "optim", "random", "torch")
-ROOMS = ("linalg", "fft", "random", "nn.functional", "nn", "optim", "data", "checkpoints")
+NAMESPACES = ("linalg", "fft", "random", "nn.functional", "nn", "optim", "data", "checkpoints")
 LATER = {
     "amp": "GradScaler autocast set_matmul_precision",
     "array.composed": "allclose broadcast_arrays cumprod cumsum diff einsum histogram masked_fill nonzero norm "
     "searchsorted topk unique_all unique_counts unique_inverse unique_values unstack",
-    "array.selection": "chunk diagonal flatten gather index_select kthvalue masked_select repeat_interleave scatter "
+    "array.selection": "chunk diagonal flatten gather index_select masked_select repeat_interleave scatter "
     "scatter_add scatter_reduce split trace",
     "linalg": "cross",
     "nn.mlp": "Layer MLP Neuron",
@@ -83,8 +83,8 @@ def __getattr__(name: str) -> Any:
         if name in functions.FUNCTIONS and not TABLE[name].extension:  # add, multiply, sum, softmax, …
             globals()[name] = functions.FUNCTIONS[name]
             return globals()[name]
-        rooms = [] if name.startswith("_") else [import_module(f"micrograd_core.{room}") for room in ROOMS]
-        raise missing(__name__, name, rooms, [("x", Tensor)])
+        namespaces = [] if name.startswith("_") else [import_module(f"micrograd_core.{each}") for each in NAMESPACES]
+        raise missing(__name__, name, namespaces, [("x", Tensor)])
     found = getattr(import_module(f"micrograd_core.{_HOMES[name]}"), name)
     globals()[name] = both_spellings(found) if _HOMES[name].startswith("array.") else found
     return globals()[name]

@@ -36,8 +36,8 @@ from micrograd_core.support.context import (
     forking,
     generators,
     programs,
-    rewound,
-    watched_draws,
+    restored_generators,
+    saved_states,
 )
 from micrograd_core.support.locks import lock
 
@@ -129,13 +129,13 @@ class Generator:
                 stream._block = place["block"]
 
     def _stream(self) -> Generator:
-        """What to draw from in this context: the generator itself, or what stands for it where it is rewound."""
-        others = rewound.get()
+        """What to draw from in this context: the generator itself, or what stands for it after `restore_states`."""
+        others = restored_generators.get()
         return self if others is None else others.get(self, self)
 
     def _noted(self) -> Generator:
-        """`_stream`, after telling each `watch` where the generator stands."""
-        for seen in watched_draws.get():
+        """`_stream`, after telling each `saving_states` where the generator stands."""
+        for seen in saved_states.get():
             seen.setdefault(self, self.state)
         return self._stream()
 
@@ -283,14 +283,14 @@ if hasattr(os, "register_at_fork"):
 # ── drawing the same numbers again ───────────────────────────────────────────────────────────────────────────
 
 
-def watch(seen: dict[Generator, State]) -> during:
+def saving_states(seen: dict[Generator, State]) -> during:
     """Collect in `seen` the generators that are drawn from inside a ``with`` block, and where each stood before."""
-    return during(watched_draws, (*watched_draws.get(), seen))
+    return during(saved_states, (*saved_states.get(), seen))
 
 
-def rewind(states: dict[Generator, State]) -> None:
+def restore_states(states: dict[Generator, State]) -> None:
     """From here on in this context, generators start from `states`. Nobody outside of it sees them elsewhere."""
-    rewound.set({generator: _restore(*state) for generator, state in states.items()})
+    restored_generators.set({generator: _restore(*state) for generator, state in states.items()})
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -308,9 +308,7 @@ def _series(start: Any, step: Any, length: int, kernels: Any, wide: DType) -> Te
     return out
 
 
-def _widest(kernels: Any, *numbers: Any) -> DType:
-    if any(isinstance(number, complex) for number in numbers):
-        return complex128
+def _widest(kernels: Any) -> DType:
     return float64 if float64 in kernels._native else float32
 
 
@@ -416,8 +414,9 @@ def linspace(
     if num < 0:
         raise ShapeError(f"linspace: num cannot be negative; got {num}")
     kernels, numbers = _kernels(device), (start, stop)
-    chosen = as_dtype(dtype) if dtype is not None else DEFAULTS[complex if any(map(_is_complex, numbers)) else float]
-    wide = complex128 if chosen.is_complex else _widest(kernels, *numbers)
+    plane = any(isinstance(each, complex) for each in numbers)
+    chosen = as_dtype(dtype) if dtype is not None else DEFAULTS[complex if plane else float]
+    wide = complex128 if plane or chosen.is_complex else _widest(kernels)
     kind = complex if wide.is_complex else float
     steps = max(num - endpoint, 1)
     if chosen.is_integer and all(isinstance(each, int) for each in numbers):  # beyond 2**53 floats are too coarse
@@ -434,10 +433,6 @@ def linspace(
     if chosen.is_integer:
         out = apply(TABLE["floor"], (out,))
     return _finish(out.astype(chosen), requires_grad)
-
-
-def _is_complex(x: Any) -> bool:
-    return isinstance(x, complex)
 
 
 def eye(

@@ -340,7 +340,7 @@ class Functions(Mapping[str, Callable[..., Tensor]]):
                 written.__doc__ = docstring(op, written)
                 return written
         function = _function(op)
-        if op.name in ("softmax", "log_softmax", "softmin") or op in family("standard.scans").OPS:
+        if op.name.endswith(("softmax", "softmin", "kthvalue")) or op in family("standard.scans").OPS:
             function = _with_an_axis(function, 0)
         if is_lenient(op):
             function = _lenient(function, op)

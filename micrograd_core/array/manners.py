@@ -9,7 +9,6 @@ from micrograd_core.engine.apply import reduction
 from micrograd_core.engine.ingest import read
 from micrograd_core.errors import GraphError
 from micrograd_core.ops.shared import both_spellings
-from micrograd_core.support.mathematics import warn_of_math
 from micrograd_core.support.warning import warn
 
 Tensor = Any  # annotations that named it would close a ring
@@ -109,12 +108,6 @@ def as_ndarray(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
         raise ValueError("a Tensor is always copied into a NumPy array")
     array = x.numpy()
     return array if dtype is None else array.astype(dtype)
-
-
-def number(x: Tensor) -> Any:
-    """The one element of a tensor that records, read by ``float(x)``; by a function of `math`, with a warning."""
-    warn_of_math(x)
-    return x.item()
 
 
 def without_gradient(x: Tensor) -> None:

@@ -110,15 +110,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
     return IntegerInfo(dtype.bits, high, low, dtype)
 
 
-_KINDS: Final[dict[str, tuple[str, ...]]] = {
-    "bool": dtypes.KINDS[:1],
-    "signed integer": dtypes.KINDS[1:2],
-    "unsigned integer": dtypes.KINDS[2:3],
-    "integral": dtypes.KINDS[1:3],
-    "real floating": dtypes.KINDS[3:4],
-    "complex floating": dtypes.KINDS[4:],
-    "numeric": dtypes.KINDS[1:],
-}
+_KINDS: Final = {kind: (kind,) for kind in dtypes.KINDS} | {"integral": dtypes.KINDS[1:3], "numeric": dtypes.KINDS[1:]}
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:

@@ -243,43 +243,6 @@ def masked_select(x: Any, /, mask: Any) -> Tensor:
     return wide[chosen]
 
 
-def kthvalue(x: Any, /, k: int, axis: int = -1, keepdims: bool = False) -> Any:
-    """The `k`-th smallest element along `axis`, counted from 1, and where it is.
-
-    Parameters
-    ----------
-    x : Tensor
-        Of real dtype.
-    k : int
-        Which element, from 1 for the least.
-    axis : int
-        The axis to compute along. Negative ones count from the end.
-    keepdims : bool
-        Whether the axis stays, with length 1.
-
-    Returns
-    -------
-    named tuple of Tensor: values, indices
-        Both without the axis; the indices are int64.
-
-    Raises
-    ------
-    ShapeError
-        When `k` is not from 1 to the length of the axis.
-
-    Examples
-    --------
-    >>> import micrograd_core as mg
-    >>> mg.kthvalue(mg.asarray([3.0, 1.0, 2.0]), 2)
-    Ordered(values=Tensor(2.), indices=Tensor(2))
-    """
-    x = asarray(x)
-    if x.ndim:
-        return F["kthvalue"](x, k, axis, keepdims)
-    found: Any = F["kthvalue"](x.reshape(1), k, axis)
-    return type(found)(*(each.reshape(()) for each in found))
-
-
 # ── pieces and places ─────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -242,7 +242,7 @@ class Tensor(Methods):
         return _call("reshape", self.detach(), ()).tolist()
 
     def __float__(self) -> float:
-        return float(self.item() if self._record is None else self._number())
+        return float(self.item())
 
     def __int__(self) -> int:
         return int(self.item())

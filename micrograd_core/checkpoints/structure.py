@@ -227,12 +227,12 @@ class Built:
         return limit
 
     def _class(self, name: str, called: str) -> type[Module]:
-        room, _, own = called.rpartition(".")
-        kind = getattr(nn, own, None) if room == "nn" and own in dir(nn) else self.classes.get(called)
+        module, _, own = called.rpartition(".")
+        kind = getattr(nn, own, None) if module == "nn" and own in dir(nn) else self.classes.get(called)
         if isinstance(kind, type) and issubclass(kind, Module):
             return kind
         where = f"the module {name!r}" if name else "the model"
-        if room == "nn":
+        if module == "nn":
             raise CheckpointError(
                 f"load_model: {where} in {self.path!r} is a {own}, which this version of micrograd-core does not have; "
                 "update it: pip install -U micrograd-core"

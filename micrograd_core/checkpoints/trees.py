@@ -41,16 +41,16 @@ def encoded(tree: Any, other: Callable[[Any, str], Any], place: str = "") -> Any
         return {"$device": str(tree)}
     name = getattr(tree, "__name__", None)
     if isinstance(name, str):
-        for room in ("", "nn.functional."):
-            if _function(f"{room}{name}") is tree:
-                return {"$function": f"{room}{name}"}
+        for module in ("", "nn.functional."):
+            if _function(f"{module}{name}") is tree:
+                return {"$function": f"{module}{name}"}
     return other(tree, place)
 
 
 def _function(name: str) -> Any:
     """What is called so among the functions of `micrograd_core`, or of ``nn.functional``."""
-    room, _, own = name.rpartition(".")
-    if room == "nn.functional" and own in functional.__all__:
+    module, _, own = name.rpartition(".")
+    if module == "nn.functional" and own in functional.__all__:
         return getattr(functional, own)
     return FUNCTIONS.get(name)
 

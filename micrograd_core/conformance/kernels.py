@@ -88,7 +88,7 @@ class Kernels(Suite):
             leaked = _kept(case, opened)
         assert leaked <= 0, f"{case.id}: {leaked} bytes stay in use after 50 calls whose results are gone"
 
-    def test_callsat_once(self, op: str, opened: Device) -> None:
+    def test_calls_at_once(self, op: str, opened: Device) -> None:
         """Threads call the kernel, each with numbers of its own."""
         usual_case = _usual(op, opened)
         if usual_case is None:
@@ -99,7 +99,7 @@ class Kernels(Suite):
         calls = {case.id: partial(_called, case, opened) for case in own}
         at_once({**calls, f"{usual_case.id} again": calls[usual_case.id]})
 
-    def test_creationat_once(self, opened: Device) -> None:
+    def test_creation_at_once(self, opened: Device) -> None:
         """Threads make arrays of one shape, each with numbers of its own."""
         calls: dict[str, Callable[[], Tensor]] = {
             f"full of {n}": partial(full, (3,), float(n), device=opened) for n in range(3)

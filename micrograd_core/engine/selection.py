@@ -150,8 +150,8 @@ def updated_at(x: T, key: Any, value: Any, indexed: str, elementwise: str | None
     """What `keys.updated` gives for such a key, by the operation `indexed`; or for a mask without it."""
     mask = None if isinstance(key, tuple) else _as_index(key, x)
     if mask is not None and mask.dtype is bool_ and mask.shape == x.shape[: mask.ndim]:
-        room = x.ndim - mask.ndim
-        if getattr(value, "ndim", 0) <= room:  # the same for all: how many are true does not matter
+        behind = x.ndim - mask.ndim
+        if getattr(value, "ndim", 0) <= behind:  # the same for all: how many are true does not matter
             changed = value if elementwise is None else apply(TABLE[elementwise], (x, value))
-            return apply(WHERE, (_reshaped(mask, (*mask.shape, *(1,) * room)), changed, x))
+            return apply(WHERE, (_reshaped(mask, (*mask.shape, *(1,) * behind)), changed, x))
     return Selection.of(x, key).updated(x, indexed, value)

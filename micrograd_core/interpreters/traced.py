@@ -28,7 +28,7 @@ from micrograd_core.support.context import programs
 
 UNSHAPED: Final = frozenset({"argwhere"})
 """Operations whose shape depends on numbers; nonzero, unique and masks as indices stand on them."""
-ROOM: Final = str(Path(__file__).parents[1])
+PACKAGE: Final = str(Path(__file__).parents[1])
 """The folder of this package: lines in it are not the user's."""
 
 
@@ -36,7 +36,7 @@ def with_line(error: Exception) -> Exception:
     """An error that was raised inside a traced function, with the user's line in its sentence."""
     line, trace = "", error.__traceback__
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(ROOM):
+        if not trace.tb_frame.f_code.co_filename.startswith(PACKAGE):
             line = f" (in {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})"
         trace = trace.tb_next
     if line and ", line " not in str(error):

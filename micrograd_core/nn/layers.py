@@ -14,7 +14,7 @@ from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
-from micrograd_core.nn.functional.common import publish
+from micrograd_core.nn.functional.common import check_padding, publish
 from micrograd_core.nn.initialization import Making, OverAxes, Place, check_counts, each_axis, parameter, recording
 from micrograd_core.nn.module import Module
 
@@ -472,8 +472,7 @@ class EmbeddingBag(Module):
 def _table(name: str, rows: int, length: int, padding: int | None, made: Making) -> Tensor:
     """Normal numbers, and zeros in the row of the padding."""
     check_counts(name, num_embeddings=rows, embedding_dim=length)
-    if padding is not None and not -rows <= padding < rows:
-        raise ValueError(f"{name}: padding_idx {padding} names none of the {rows} rows")
+    check_padding(name, padding, rows)
     weight = parameter((rows, length), "normal", **made)
     if padding is not None:
         with no_grad():

@@ -551,14 +551,11 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
     return changes
 
 
-def _held_by_others(entry: tuple[str, Any]) -> bool:
-    return not isinstance(entry[1], Tensor)
-
-
 def _items(value: Any) -> Iterator[tuple[str, Any]] | None:
     """What a module, or a collection of modules and tensors, holds by name."""
     if isinstance(value, Module):
-        return iter(sorted(value._contents(), key=_held_by_others))  # its own tensors first
+        own_tensors_first = sorted(value._contents(), key=lambda entry: not isinstance(entry[1], Tensor))
+        return iter(own_tensors_first)
     if isinstance(value, dict):
         return ((str(key), item) for key, item in value.items())
     if isinstance(value, (list, tuple)):

@@ -2,7 +2,7 @@
 
 `core` is what an evening's reading takes: elementwise arithmetic, shapes, reductions, matrix products. `standard` is
 what else the array API has, `linalg` its extension of that name and products beyond `matmul`, `network` what networks
-are made of. Beside the rooms stand the record itself, what records share, and the usual tangents.
+are made of. Beside the packages stand the record itself, what records share, and the usual tangents.
 """
 
 from __future__ import annotations

@@ -102,17 +102,37 @@ def _unwrapped(compose: Any) -> Any:
     return compose
 
 
-def _as_they_are(compose: Any) -> Callable[..., dict[str, Any]] | None:
-    """The parameters of an operation that gradient rules call, who give them as kernels receive them."""
-    code, types = compose.__code__, compose.__annotations__
+def settings(
+    compose: Any, optional: int = 0, checked: Callable[..., Any] | None = None, **more: Any
+) -> Callable[..., dict[str, Any]] | None:
+    """The parameters of an operation whose composition has them by name: its defaults are the public ones.
+
+    `more` are those that the composition itself doesn't take, and their defaults. `checked` gets the operands and the
+    parameters, and returns the latter; the last operands, `optional` of them, may be left out.
+    """
+    code, defaults = compose.__code__, {**(compose.__kwdefaults__ or {}), **more}
     operands, names = code.co_varnames[1 : code.co_argcount], code.co_varnames[code.co_argcount :]
-    names = names[: code.co_kwonlyargcount]
+    names = (*names[: code.co_kwonlyargcount], *more)
     if not operands or not names:
         return None
-    given = ", ".join(f"{name}=float({name})" if types.get(name) == "float" else f"{name}={name}" for name in names)
-    made: Callable[..., dict[str, Any]] = eval(f"lambda {', '.join(operands)}, /, *, {', '.join(names)}: dict({given})")
-    made.__annotations__ = dict.fromkeys((*operands, *names), "Any")
+    kinds = {**compose.__annotations__, **{name: type(value).__name__ for name, value in defaults.items()}}
+    required = len(operands) - optional
+    takes = [*operands[:required], "/", *(f"{name}=None" for name in operands[required:]), "*"]
+    takes += [f"{name}={defaults[name]!r}" if name in defaults else name for name in names]
+    gives = [
+        f"{name}={kinds[name]}({name})" if kinds.get(name) in ("bool", "float") else f"{name}={name}" for name in names
+    ]
+    gives = gives if checked is None else [*operands, *gives]
+    made: Callable[..., dict[str, Any]] = eval(
+        f"lambda {', '.join(takes)}: made({', '.join(gives)})", {"made": checked or dict}
+    )
+    made.__annotations__ = {**dict.fromkeys((*operands, *names), "Any"), **{name: kinds[name] for name in defaults}}
     return made
+
+
+def _all_numbers(xp: Any, *parts: Any) -> Any:
+    """Those of all parts, one after the other, in the dtype of the first."""
+    return xp.concat([xp.reshape(xp.astype(part, parts[0].dtype), (-1,)) for part in parts])
 
 
 class Op:
@@ -124,7 +144,7 @@ class Op:
         The array API standard's name where it has one.
     doc : str
         Sentences for the generated docstring, with the source where it is not the standard. Left out: those of
-        `parameters`, up to a section.
+        `parameters`, up to a section, or of the composition.
     operands : int, optional
         Number of positional operands; -1 for any number. Left out: as many as the composition takes, else 1.
     accepts : frozenset of str, or a tuple of them
@@ -154,7 +174,7 @@ class Op:
         The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
     parameters : function or None
         ``(*operands, **as called) -> dict`` of validated, canonical kernel parameters. Its signature is the public one.
-        Left out: those of the composition, as they are, of an operation that gradient rules alone call.
+        Left out: those that the composition takes by name, with its defaults, where there is nothing to validate.
     check : function or None
         ``(name, *shapes, **params)``: raises the sentence that explains why shapes do not fit. Called when a kernel has
         already refused, so that it costs nothing otherwise.
@@ -186,7 +206,7 @@ class Op:
         The named tuple of its results, where there are several: rules then take and cotangents come as `Parts`.
     observe : function or None
         ``(xp, *parts)``: one array from the parts, without what they leave open (signs of eigenvectors), for tests;
-        `xp` is the namespace of tensors, or NumPy.
+        `xp` is the namespace of tensors, or NumPy. Left out: all numbers of all parts.
     undefined : str
         What is wrong, and what to do, when the kernel finds no answer for the numbers (a singular matrix).
     view : bool
@@ -241,12 +261,12 @@ class Op:
         samples: tuple[Sample, ...] = (),
         reference: Callable[..., Any] | None = None,
     ) -> None:
-        self.name, self.doc = name, doc or _sentences(parameters)
         own = _unwrapped(compose)
+        self.name, self.doc = name, doc or _sentences(parameters) or _sentences(own)
         taken = 1 if own is None else own.__code__.co_argcount - 1
         self.operands = taken if operands is None else operands
         if parameters is None and own is not None and self.operands:
-            parameters = _as_they_are(own)
+            parameters = settings(own, len(optional))
         self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
         self.optional, self.parameters, self.check = optional, parameters, check
         if parameters is not None and "<l" in parameters.__qualname__:
@@ -256,7 +276,8 @@ class Op:
         self.kind, self.combine, self.lowering, self.cost = kind, combine, lowering, cost
         self.shape, self.batching, self.autocast, self.scalar = shape, batching, autocast, scalar
         self.extension, self.standard, self.capability = extension, standard, capability
-        self.parts, self.observe, self.undefined, self.view = parts, observe, undefined, view
+        self.parts, self.undefined, self.view = parts, undefined, view
+        self.observe = _all_numbers if observe is None and parts is not None else observe
         self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()
         self.samples = samples
         path = f"{extension}.{name}" if extension else name

@@ -124,7 +124,7 @@ class LBFGS(Optimizer):
                     scale = product / _dot(change, change)
                 direction = _through_history(gradient, steps, changes, scale)
             before, previous = gradient, loss
-            size = _absolute(gradient)
+            size = abs(gradient).sum().item()
             length = min(1.0, 1.0 / size) * self.lr if kept["count"] == 1 else self.lr
             slope = _dot(gradient, direction)
             if slope > -self.tolerance_change:
@@ -213,10 +213,6 @@ def _dot(x: Tensor, y: Tensor) -> float:
 
 def _greatest(x: Tensor) -> float:
     return abs(x).max().item()  # type: ignore[no-any-return]
-
-
-def _absolute(x: Tensor) -> float:
-    return abs(x).sum().item()  # type: ignore[no-any-return]
 
 
 def _through_history(gradient: Tensor, steps: list[Tensor], changes: list[Tensor], scale: float) -> Tensor:

@@ -189,7 +189,9 @@ class Elements(Block):
 
     def __init__(self, record: Any, kernels: Any, shape: Shape, dtype: DType, entries: Any = None) -> None:
         self.record, self.kernels, self.shape, self.dtype = record, kernels, shape, dtype
-        self.entries: list[Leaf] = _entries(record) if entries is None else entries
+        if entries is None:
+            entries = [each for each in ancestors(record) if each.__class__ is Leaf and each.values is not None]
+        self.entries: list[Leaf] = entries
         super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], prod(shape))
 
     def prepare(self) -> Sequence[Any]:
@@ -205,11 +207,6 @@ class Elements(Block):
         found = [(record, handle)] if record.__class__ is Leaf else sweep(record, handle, True)
         reached = {id(leaf): g for leaf, g in deposit(found, False)}
         return [d for leaf in self.entries for d in _numbers(leaf, reached.get(id(leaf)))]
-
-
-def _entries(record: Any) -> list[Leaf]:
-    """The leaves of values that a record leads to."""
-    return [each for each in ancestors(record) if each.__class__ is Leaf and each.values is not None]
 
 
 def _numbers(leaf: Leaf, g: Any) -> list[Any]:

@@ -19,7 +19,6 @@ from micrograd_core.interpreters.floats import DEAD, Floats, number, power
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.sweep import Block, refuse_underway, sweep, sweeping, underway
 from micrograd_core.support.context import default_devices, tracing
-from micrograd_core.support.mathematics import warn_of_math
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -328,9 +327,7 @@ class Value:
     __eq__, __ne__ = compared("==", operator.eq), compared("!=", operator.ne)  # type: ignore[assignment]
 
     def __float__(self) -> float:
-        number = _outside(self, "float()")
-        warn_of_math(self)
-        return number
+        return _outside(self, "float()")
 
     def __int__(self) -> int:
         return int(_outside(self, "int()"))

@@ -82,11 +82,11 @@ default_devices: ContextVar[Any] = ContextVar("micrograd_default_device", defaul
 generators: ContextVar[Any] = ContextVar("micrograd_generator", default=None)
 """Where random numbers come from when nobody says; without it from the process's generator: `random`."""
 
-watched_draws: ContextVar[tuple[dict[Any, Any], ...]] = ContextVar("micrograd_draws", default=())
-"""Who takes note of the generators that are drawn from, and of where each stood before: `random.watch`."""
+saved_states: ContextVar[tuple[dict[Any, Any], ...]] = ContextVar("micrograd_saved_states", default=())
+"""Who takes note of the generators that are drawn from, and of where each stood before: `random.saving_states`."""
 
-rewound: ContextVar[dict[Any, Any] | None] = ContextVar("micrograd_rewound", default=None)
-"""Which generators stand in for others: `random.rewind`."""
+restored_generators: ContextVar[dict[Any, Any] | None] = ContextVar("micrograd_restored_generators", default=None)
+"""Which generators stand in for others: `random.restore_states`."""
 
 forking: ContextVar[list[tuple[Any, int]]] = ContextVar("micrograd_forking")
 """The numbers that a child about to be forked gets for its generators: `random`."""

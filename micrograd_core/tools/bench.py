@@ -9,7 +9,7 @@ import argparse
 import importlib
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -45,7 +45,11 @@ def _bench(options: argparse.Namespace) -> int:
 
 def bench(device: str | None = None, seconds: float = 0.2) -> list[dict[str, Any]]:
     """Microseconds by library, for each kind of work. All take turns, so that a busy moment meets each of them."""
-    libraries = {name: make() for name, make in _makers(device).items() if _has(name)}
+    makers = {
+        "micrograd": lambda: _eager("micrograd_core.torch", device), "numpy": _numpy, "torch": lambda: _eager("torch"),
+        "jax": _jax,
+    }  # fmt: skip
+    libraries = {name: make() for name, make in makers.items() if _has(name)}
     rows = []
     for kind in next(iter(libraries.values())):
         works = {name: works[kind] for name, works in libraries.items() if kind in works}
@@ -108,9 +112,18 @@ KINDS = (
 )
 
 
-def _eager(leaves: Sequence[Any], rule: Any, loss: Work) -> dict[str, Work]:
-    """The works of a library whose tensors have `backward`, as micrograd's and PyTorch's have."""
-    a, b, large, other = leaves
+def _eager(library: str, device: str | None = None) -> dict[str, Work]:
+    """The works of PyTorch, or of what has its names."""
+    torch: Any = importlib.import_module(library)
+
+    arrays = _arrays()
+    a, b, large, other = (
+        torch.tensor(arrays[name], requires_grad=True, device=device) for name in ("small", "small", "large", "large")
+    )
+    x, y = (torch.tensor(arrays[name], device=device) for name in ("x", "y"))
+    first, last = (torch.nn.Linear(i, o, device=device) for i, o in itertools.pairwise(SIZES))
+    model = torch.nn.Sequential(first, torch.nn.ReLU(), last)
+    rule = torch.optim.Adam(model.parameters(), lr=1e-3)
 
     def swept(make: Work, *leaves: Any) -> Work:
         def work() -> None:
@@ -122,7 +135,7 @@ def _eager(leaves: Sequence[Any], rule: Any, loss: Work) -> dict[str, Work]:
 
     def step() -> None:
         rule.zero_grad()
-        loss().backward()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
         rule.step()
 
     works = (
@@ -135,35 +148,9 @@ def _eager(leaves: Sequence[Any], rule: Any, loss: Work) -> dict[str, Work]:
     return dict(zip(KINDS, works, strict=True))
 
 
-def _micrograd(device: str | None) -> dict[str, Work]:
-    import micrograd_core as mg
-    from micrograd_core import nn, optim
-
-    arrays = _arrays()
-    leaves = [mg.Tensor(arrays[name], device=device) for name in ("small", "small", "large", "large")]
-    x, y = (mg.asarray(arrays[name], device=device) for name in ("x", "y"))
-    made: dict[str, Any] = {"generator": mg.random.Generator(0), "device": device}
-    model = nn.Sequential(nn.Linear(*SIZES[:2], **made), nn.ReLU(), nn.Linear(*SIZES[1:], **made))
-    rule = optim.Adam(model.parameters(), lr=1e-3)
-    return _eager(leaves, rule, lambda: nn.cross_entropy(model(x), y))
-
-
 def _numpy() -> dict[str, Work]:
-    arrays = _arrays()
-    a, b = arrays["small"], arrays["small"].copy()
-    return {KINDS[0]: lambda: a * b}
-
-
-def _torch() -> dict[str, Work]:
-    torch: Any = importlib.import_module("torch")
-
-    arrays = _arrays()
-    leaves = [torch.tensor(arrays[name], requires_grad=True) for name in ("small", "small", "large", "large")]
-    x, y = torch.tensor(arrays["x"]), torch.tensor(arrays["y"])
-    first, last = (torch.nn.Linear(i, o) for i, o in itertools.pairwise(SIZES))
-    model = torch.nn.Sequential(first, torch.nn.ReLU(), last)
-    rule = torch.optim.Adam(model.parameters(), lr=1e-3)
-    return _eager(leaves, rule, lambda: torch.nn.functional.cross_entropy(model(x), y))
+    a = _arrays()["small"]
+    return {KINDS[0]: lambda: a * a}
 
 
 def _jax() -> dict[str, Work]:
@@ -182,8 +169,3 @@ def _jax() -> dict[str, Work]:
         lambda: product(large, large)[0].block_until_ready(),
     )
     return dict(zip(KINDS, works, strict=False))
-
-
-def _makers(device: str | None) -> dict[str, Callable[[], dict[str, Work]]]:
-    """What makes the works of each library, by the module that it needs."""
-    return {"micrograd": lambda: _micrograd(device), "numpy": _numpy, "torch": _torch, "jax": _jax}

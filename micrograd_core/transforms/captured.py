@@ -23,7 +23,7 @@ from micrograd_core.transforms import guards
 from micrograd_core.transforms.guards import PLAIN, UNSET, ClassGuard, Guard, own
 
 OURS: Final = __name__.partition(".")[0]
-ROOMS: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "tools", "transforms"})
+PACKAGES: Final = frozenset({"amp", "nn", "optim", "random", "scalar", "tools", "transforms"})
 """Of this package, where objects are that a function computes with."""
 OPERATIONS: Final = (f"{OURS}.array.", f"{OURS}.ops.", f"{OURS}.engine.apply")
 """Of this package, where functions close over nothing that is a user's."""
@@ -172,7 +172,7 @@ class Captured:
         home = (kind.__module__ or "").partition(".")[0]
         if hasattr(kind, "changing"):
             self.changing[id(x)] = x
-        if home == OURS and kind.__module__.split(".")[1] not in ROOMS:
+        if home == OURS and kind.__module__.split(".")[1] not in PACKAGES:
             return
         if isinstance(x, (ContextVar, ReferenceType)):
             yield from self._guarded(guards.of_variable(x))

@@ -352,11 +352,11 @@ def _attributes(kind: type) -> Accessor:
 
 def own(kind: type) -> list[tuple[str, Any]]:
     """Attributes of a class but those that Python keeps there for itself."""
-    return [(name, x) for name, x in [*vars(kind).items()] if not _is_internal(name, x)]
-
-
-def _is_internal(name: str, x: Any) -> bool:
-    return name.startswith(("__", "_abc_")) and not callable(x) and not isinstance(x, (property, classmethod))
+    return [
+        (name, x)
+        for name, x in [*vars(kind).items()]
+        if callable(x) or isinstance(x, (property, classmethod)) or not name.startswith(("__", "_abc_"))
+    ]
 
 
 def _in_memory(kind: type) -> memoryview:

@@ -83,12 +83,12 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
 
     def record_again(operands: Sequence[Tensor]) -> Any:
         computing_again.set(True)  # in a context that nobody enters again: there is nothing to set back
-        random.rewind(states)
+        random.restore_states(states)
         return record(operands)
 
     context = copy_context()  # grad mode, default device and generator, the level of vmap
     states: dict[random.Generator, random.State] = {}
-    with random.watch(states):
+    with random.saving_states(states):
         _, value, others, versions = record(list(map(unrecorded, inputs)))
     if value._record is None:
         return value

@@ -126,7 +126,7 @@ MODES: dict[str, Callable[[], Any]] = {
     "suspended": grad_modes.suspended,
     "use_device": lambda: mg.use_device("cpu"),
     "use_generator": lambda: random.use_generator(5),
-    "watch": lambda: random.watch({}),
+    "saving_states": lambda: random.saving_states({}),
     "detect_anomaly": detect_anomaly,
 }
 

@@ -228,9 +228,9 @@ def ctc_loss(
         )
     longest = labels.shape[-1]
     if programs.get() is None and not levels.get():
-        lengths, room = [inputs.tolist(), wanted.tolist()], longest
+        lengths, most = [inputs.tolist(), wanted.tolist()], longest
         longest = max(lengths[1], default=0)
-        if max(lengths[0], default=0) > steps or (sum(lengths[1]) if labels.ndim == 1 else longest) > room:
+        if max(lengths[0], default=0) > steps or (sum(lengths[1]) if labels.ndim == 1 else longest) > most:
             raise ShapeError(
                 f"ctc_loss: lengths {lengths[0]} and {lengths[1]} do not fit log_probs of shape {x.shape} and targets "
                 f"of shape {labels.shape}"

@@ -111,6 +111,15 @@ def per_axis(name: str, what: str, value: Any, rank: int) -> tuple[int, ...]:
     return patches.per_axis(name, what, single(value), rank, 0)
 
 
+def check_padding(name: str, padding_idx: int | None, rows: int) -> int | None:
+    """The row of the padding, counted from the first."""
+    if padding_idx is None:
+        return None
+    if not -rows <= padding_idx < rows:
+        raise ValueError(f"{name}: padding_idx {padding_idx} names none of the {rows} rows")
+    return padding_idx % rows
+
+
 def with_batch(name: str, x: Any, rank: int) -> tuple[Tensor, bool]:
     """An input (batch, channels, *spatial), and whether its batch had been left out."""
     x = asarray(x)

@@ -8,17 +8,9 @@ from micrograd_core.array.creation import arange, zeros
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, publish
+from micrograd_core.nn.functional.common import T, check_padding, publish
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
-
-
-def _padding(name: str, padding_idx: int | None, weight: Tensor) -> int | None:
-    if padding_idx is None:
-        return None
-    if not -weight.shape[0] <= padding_idx < weight.shape[0]:
-        raise ValueError(f"{name}: padding_idx {padding_idx} names none of the {weight.shape[0]} rows")
-    return padding_idx % weight.shape[0]
 
 
 @no_grad()
@@ -87,7 +79,7 @@ def embedding(
             [0., 0., 1.]])
     """
     indices, table = asarray(input), asarray(weight)
-    padding = _padding("embedding", padding_idx, table)
+    padding = check_padding("embedding", padding_idx, table.shape[0])
     if max_norm is not None:
         _shorten(indices, table, max_norm, norm_type)
     return _rows("embedding", indices, table, padding, scale_grad_by_freq, sparse)
@@ -156,7 +148,7 @@ def embedding_bag(
             f"embedding_bag: the input is 2-d, or 1-d with offsets; got shape {indices.shape} and offsets {offsets}"
         )
     flat = indices.reshape(-1)
-    padding = _padding("embedding_bag", padding_idx, table)
+    padding = check_padding("embedding_bag", padding_idx, table.shape[0])
     if max_norm is not None:
         _shorten(flat, table, max_norm, norm_type)
     rows = _rows("embedding_bag", flat, table, padding, scale_grad_by_freq, sparse)

@@ -77,14 +77,6 @@ _TO_THE_GREATER = (
 )
 
 
-def _within(k: Table, x: Any, low: Any, high: Any) -> Any:
-    return k.logical_and(k.less_equal(low, x), k.less_equal(x, high))
-
-
-def _subtract(k: Table, x: Any, y: Any) -> Any:
-    return k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y))
-
-
 def _negative(k: Table, x: Any) -> Any:
     if k.dtype(x).kind == "unsigned integer":  # two's complement; -1 does not fit the dtype
         return k.add(k.bitwise_invert(x), 1)
@@ -147,7 +139,7 @@ ARITHMETIC = (
         scalar="{} - {}",
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(g)),
         gradient_aliases=True,
-        compose=_subtract,
+        compose=lambda k, x, y: k.add(x, wrapped(-y, k.dtype(x)) if is_scalar(y) else k.negative(y)),
     ),
     binary(
         "multiply",
@@ -227,7 +219,7 @@ ARITHMETIC = (
         "`x`, outside to the bound.",
         accepts=REAL,
         gradient=(
-            lambda k, g, out, x, low, high: k.where(_within(k, x, low, high), g, 0),
+            lambda k, g, out, x, low, high: k.where(k.logical_and(k.less_equal(low, x), k.less_equal(x, high)), g, 0),
             lambda k, g, out, x, low, high: k.where(k.logical_and(k.less(x, low), k.less_equal(low, high)), g, 0),
             lambda k, g, out, x, low, high: k.where(k.less(high, k.maximum(x, low)), g, 0),
         ),

@@ -182,10 +182,6 @@ def _concat_rule(position: int, k: Table, g: Handle, out: Handle, *xs: Handle, a
     return piece if axis is not None else k.reshape(piece, shape=xs[position].shape)
 
 
-def _getitem_rule(k: Table, g: Handle, out: Handle, x: Handle, *, key: Any) -> Handle:
-    return k.getitem_gradient(g, shape=x.shape, key=key)
-
-
 def _one_hot(k: Table, x: Handle, *, num_classes: int, dtype: Any) -> Handle:
     classes = k.arange(num_classes, dtype=int64)
     indices = k.expand_dims(k.astype(x, dtype=int64), axis=(len(x.shape),))  # int8 cannot count to 200
@@ -268,7 +264,7 @@ OPS = (
         shape=lambda x, *, key: Layout.contiguous(x.shape).index(key).shape,
         batching=selected,
         parameters=_key_parameters,
-        gradient=(_getitem_rule,),
+        gradient=(lambda k, g, out, x, *, key: k.getitem_gradient(g, shape=x.shape, key=key),),
         view=True,
         samples=(
             Sample((3, 4), key=1),

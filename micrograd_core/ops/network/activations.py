@@ -221,16 +221,6 @@ def _gelu_parameters(x: Any, /, *, approximate: str = "none") -> dict[str, Any]:
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _leaky_parameters(x: Any, /, *, negative_slope: float = 0.01) -> dict[str, Any]:
-    """``x`` where it is positive, else ``negative_slope * x``; the gradient at 0 is `negative_slope`."""
-    return {"negative_slope": float(negative_slope)}
-
-
-def _elu_parameters(x: Any, /, *, alpha: float = 1.0) -> dict[str, Any]:
-    """``x`` where it is positive, else ``alpha * expm1(x)`` (Clevert et al. 2016); the gradient at 0 is `alpha`."""
-    return {"alpha": float(alpha)}
-
-
 def _hardtanh_parameters(x: Any, /, *, min_val: float = -1.0, max_val: float = 1.0) -> dict[str, Any]:
     """``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0."""
     if not min_val <= max_val:
@@ -269,16 +259,16 @@ OPS = (
     ),
     _ELEMENTWISE(
         "leaky_relu",
-        parameters=_leaky_parameters,
+        "``x`` where it is positive, else ``negative_slope * x``; the gradient at 0 is `negative_slope`.",
         gradient=(lambda k, g, out, x, *, negative_slope: k.where(k.less(0, x), g, k.multiply(g, negative_slope)),),
-        compose=lambda k, x, *, negative_slope: k.where(k.less(0, x), x, k.multiply(x, negative_slope)),
+        compose=lambda k, x, *, negative_slope=0.01: k.where(k.less(0, x), x, k.multiply(x, negative_slope)),
         samples=_samples({}, {"negative_slope": 0.3}),
     ),
     _ELEMENTWISE(
         "elu",
-        parameters=_elu_parameters,
+        "``x`` where it is positive, else ``alpha * expm1(x)`` (Clevert et al. 2016); the gradient at 0 is `alpha`.",
         gradient=(_elu_rule,),
-        compose=lambda k, x, *, alpha: k.where(k.less(0, x), x, k.multiply(k.expm1(k.minimum(x, 0)), alpha)),
+        compose=lambda k, x, *, alpha=1.0: k.where(k.less(0, x), x, k.multiply(k.expm1(k.minimum(x, 0)), alpha)),
         samples=_samples({}, {"alpha": 0.5}),
     ),
     _ELEMENTWISE(

@@ -125,14 +125,6 @@ def _batch_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, eps: float) -
     return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
 
 
-def _batch_norm_gradients(k: Table, g: Handle, x: Handle, weight: Handle, *, eps: float) -> NormGradients:
-    return NormGradients(
-        _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
-        k.batch_norm_weight_gradient(g, x, eps=eps),
-        k.sum(g, axis=_but_channels(x), keepdims=False),
-    )
-
-
 def _batch_norm_tangent(
     op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *given: Operand, training: bool, eps: float
 ) -> Any:
@@ -196,7 +188,11 @@ OPS = (
         "batch_norm_gradients",
         "The vector-Jacobian products of `batch_norm` in training at ``x2`` by input, weight ``x3`` and bias, with "
         "``x1``.",
-        compose=_batch_norm_gradients,
+        compose=lambda k, g, x, weight, *, eps: NormGradients(
+            _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
+            k.batch_norm_weight_gradient(g, x, eps=eps),
+            k.sum(g, axis=_but_channels(x), keepdims=False),
+        ),
         samples=(
             Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
             Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((2,)), eps=1e-2),

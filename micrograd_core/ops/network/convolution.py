@@ -155,12 +155,8 @@ def _conv_weight(k: Table, g: Handle, x: Handle, *, groups: int, **windows: Any)
     return k.reshape(k.sum(products, axis=(0,), keepdims=False), shape=shape)
 
 
-def _sum_but_channels(k: Table, g: Handle) -> Handle:
-    return k.sum(g, axis=(0, *range(2, len(g.shape))), keepdims=False)
-
-
 def _bias_rule(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Any, **params: Any) -> Handle:
-    return _sum_but_channels(k, g) if bias.shape else g
+    return k.sum(g, axis=(0, *range(2, len(g.shape))), keepdims=False) if bias.shape else g
 
 
 def _missing(size: Shape, lengths: Shape, kernel: Shape, **windows: Shape) -> Shape:

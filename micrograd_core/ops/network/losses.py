@@ -12,7 +12,7 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
-from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table, settings
 from micrograd_core.ops.shared import check_reduction, in_float32, is_scalar, network, times
 from micrograd_core.ops.tangents import total
 
@@ -37,20 +37,33 @@ Function = Callable[..., Any]
 # ── element by element ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _checked(name: str, reduction: str, x: Any, y: Any, *more: str, **params: Any) -> dict[str, Any]:
-    """The parameters of a loss of two operands of one shape, of which one may be a number; `more` reductions."""
-    check_reduction(name, reduction, *more)
-    shapes = [getattr(each, "shape", ()) for each in (x, y)]
-    if shapes[0] != shapes[1] and () not in shapes:
-        raise ShapeError(f"{name}: shapes {shapes[0]} and {shapes[1]} must be equal; reshape one of them")
-    return {**params, "reduction": reduction}
+def _one_shape(name: str, x: Any, y: Any, *weights: Any, **params: Any) -> None:
+    """Refuse two operands of different shapes, of which none is a number."""
+    one, other = getattr(x, "shape", ()), getattr(y, "shape", ())
+    if one != other and one != () and other != ():
+        raise ShapeError(f"{name}: shapes {one} and {other} must be equal; reshape one of them")
 
 
-def loss(name: str, value: Function, parameters: Function, slopes: tuple[Function, ...] = (), **facts: Any) -> Op:
+def check_broadcast(name: str, *operands: Any, **params: Any) -> None:
+    """Refuse operands that don't broadcast."""
+    broadcast_shapes(name, *(tuple(getattr(each, "shape", ())) for each in operands))
+
+
+def loss(
+    name: str, value: Function, slopes: tuple[Function, ...] = (), *, check: Function = check_broadcast,
+    reductions: tuple[str, ...] = (), **facts: Any,
+) -> Op:  # fmt: skip
     """A loss whose terms are a function ``(k, *operands, **parameters)``, and so are its slopes by each operand.
 
-    Without slopes the composition is differentiated.
+    Without slopes the composition is differentiated. `check` refuses what the loss is not defined for, called with the
+    name, the operands and the parameters; `reductions` are those beside the usual ones.
     """
+
+    def checked(*operands: Any, reduction: str, **params: Any) -> dict[str, Any]:
+        if reduction not in ("mean", "sum", "none"):
+            check_reduction(name, reduction, *reductions)
+        check(name, *operands, **params)
+        return {**params, "reduction": reduction}
 
     def whole(operands: tuple[Any, ...]) -> Shape:
         shapes = {tuple(each.shape) for each in operands if not is_scalar(each)}
@@ -76,7 +89,8 @@ def loss(name: str, value: Function, parameters: Function, slopes: tuple[Functio
         along = total(k, (k.multiply(slope(k, *operands, **params), t) for t, slope in pairs if t is not None))
         return _reduce(k, along, reduction)
 
-    made: dict[str, Any] = {"parameters": parameters, "compose": compose, "autocast": "float32"}
+    made: dict[str, Any] = {"compose": compose, "autocast": "float32"}
+    made["parameters"] = settings(value, len(facts.get("optional", ())), checked, reduction="mean")
     if slopes:
         made |= {"gradient": tuple(map(rule, slopes)), "tangent": tangent}
     return network(name, **{**made, **facts})
@@ -87,46 +101,31 @@ def _opposite(slope: Function) -> tuple[Function, Function]:
     return slope, lambda k, x, y, **params: k.negative(slope(k, x, y, **params))
 
 
-def _squared_parameters(x: Any, y: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
-    """Squared differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``."""
-    return _checked("mse_loss", reduction, x, y)
-
-
-def _absolute_parameters(x: Any, y: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
-    """Absolute differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``; the gradient where there is none is 0."""
-    return _checked("l1_loss", reduction, x, y)
-
-
-def _huber_parameters(x: Any, y: Any, /, *, delta: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
-    """Half the squared difference up to `delta`, then ``delta * (|difference| - delta / 2)`` (Huber 1964).
-
-    Reduced by ``'mean'``, ``'sum'`` or ``'none'``.
-    """
+def _check_huber(name: str, x: Any, y: Any, *, delta: float) -> None:
     if not delta > 0:
-        raise ValueError(f"huber_loss: delta must be positive; got {delta}")
-    return _checked("huber_loss", reduction, x, y, delta=float(delta))
-
-
-def _kl_parameters(x: Any, y: Any, /, *, log_target: bool = False, reduction: str = "mean") -> dict[str, Any]:
-    """``y * (log(y) - x)`` of log-probabilities `x` and probabilities `y`: the Kullback-Leibler divergence.
-
-    With `log_target` `y` are logarithms, too. Reduced by ``'mean'``, ``'sum'``, ``'batchmean'`` (the sum over the
-    length of the first axis) or ``'none'``.
-    """
-    return _checked("kl_div", reduction, x, y, "batchmean", log_target=bool(log_target))
+        raise ValueError(f"{name}: delta must be positive; got {delta:g}")
+    _one_shape(name, x, y)
 
 
 def _clipped(k: Table, x: Handle, y: Handle, delta: float) -> Handle:
     return k.maximum(k.minimum(k.subtract(x, y), delta), -delta)
 
 
-def _huber(k: Table, x: Handle, y: Handle, *, delta: float) -> Handle:
-    """``c (d - c / 2)`` with the difference `d` clipped to `c`: a parabola that goes on as its tangent."""
+def _huber(k: Table, x: Handle, y: Handle, *, delta: float = 1.0) -> Handle:
+    """Half the squared difference up to `delta`, then ``delta * (|difference| - delta / 2)`` (Huber 1964).
+
+    Reduced by ``'mean'``, ``'sum'`` or ``'none'``.
+    """
     clipped = _clipped(k, x, y, delta)
     return k.multiply(clipped, k.subtract(k.subtract(x, y), k.multiply(clipped, 0.5)))
 
 
-def _kl(k: Table, x: Handle, y: Handle, *, log_target: bool) -> Handle:
+def _kl(k: Table, x: Handle, y: Handle, *, log_target: bool = False) -> Handle:
+    """``y * (log(y) - x)`` of log-probabilities `x` and probabilities `y`: the Kullback-Leibler divergence.
+
+    With `log_target` `y` are logarithms, too. Reduced by ``'mean'``, ``'sum'``, ``'batchmean'`` (the sum over the
+    length of the first axis) or ``'none'``.
+    """
     if log_target:
         return k.multiply(k.exp(y), k.subtract(y, x))
     positive = k.less(0, y)
@@ -144,16 +143,6 @@ def _kl_target_slope(k: Table, x: Handle, y: Handle, *, log_target: bool) -> Han
 # ── binary classification ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _bce_parameters(
-    x: Any, y: Any, /, weight: Any = None, pos_weight: Any = None, *, reduction: str = "mean"
-) -> dict[str, Any]:
-    """``-pos_weight * y * log(p) - (1 - y) * log(1 - p)`` with ``p = sigmoid(x)``, times `weight`.
-
-    Reduced by ``'mean'``, ``'sum'`` or ``'none'``.
-    """
-    return _checked("binary_cross_entropy_with_logits", reduction, x, y)
-
-
 def _tails(k: Table, x: Handle) -> tuple[Any, Any]:
     """``softplus(-x)`` and ``softplus(x)``: minus the logarithms of ``sigmoid(x)`` and of the rest."""
     common = k.log1p(k.exp(k.negative(k.abs(x))))
@@ -165,8 +154,11 @@ def _rest(k: Table, y: Operand) -> Operand:
 
 
 def _bce(k: Table, x: Handle, y: Operand, weight: Operand, pos_weight: Operand) -> Handle:
-    """``pos_weight y softplus(-x) + (1 - y) softplus(x)``: confident logits neither overflow nor lose their digits."""
-    if_true, if_false = _tails(k, x)
+    """``-pos_weight * y * log(p) - (1 - y) * log(1 - p)`` with ``p = sigmoid(x)``, times `weight`.
+
+    Reduced by ``'mean'``, ``'sum'`` or ``'none'``.
+    """
+    if_true, if_false = _tails(k, x)  # by which confident logits neither overflow nor lose their digits
     losses = k.add(times(k, k.multiply(if_true, y), pos_weight), k.multiply(if_false, _rest(k, y)))
     return times(k, losses, weight)
 
@@ -193,29 +185,35 @@ OPS = (
     loss(
         "mse_loss",
         lambda k, x, y: k.square(k.subtract(x, y)),
-        _squared_parameters,
         _opposite(lambda k, x, y: k.multiply(k.subtract(x, y), 2)),
+        doc="Squared differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``.",
+        check=_one_shape,
         samples=(Sample(_X, _X), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 1.0, reduction="none")),
     ),
     loss(
         "l1_loss",
         lambda k, x, y: k.abs(k.subtract(x, y)),
-        _absolute_parameters,
         _opposite(lambda k, x, y: k.sign(k.subtract(x, y))),
+        doc=(
+            "Absolute differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``; the gradient where there is none "
+            "is 0."
+        ),
+        check=_one_shape,
         samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 2.5, reduction="none")),
     ),
     loss(
         "huber_loss",
         _huber,
-        _huber_parameters,
         _opposite(_clipped),
+        check=_check_huber,
         samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum", delta=0.5), Sample(_X, _X, reduction="none")),
     ),
     loss(
         "kl_div",
         _kl,
-        _kl_parameters,
         (lambda k, x, y, *, log_target: k.negative(k.exp(y) if log_target else k.add(y, 0)), _kl_target_slope),
+        check=_one_shape,
+        reductions=("batchmean",),
         samples=(
             Sample(_X, _Y),
             Sample(_X, _Y, reduction="batchmean"),
@@ -225,8 +223,8 @@ OPS = (
     loss(
         "binary_cross_entropy_with_logits",
         _bce,
-        _bce_parameters,
         (_bce_x, _bce_y, lambda k, x, y, weight, pos_weight: _bce(k, x, y, 1.0, pos_weight), _bce_pos_weight),
+        check=_one_shape,
         optional=(1.0, 1.0),
         samples=(
             Sample(_X, _Y, 1.0, 1.0),

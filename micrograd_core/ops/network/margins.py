@@ -6,21 +6,14 @@ Targets that say which of two cases there is are 1 and -1, of any dtype.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import broadcast_shapes
-from micrograd_core.ops.network.losses import loss
+from micrograd_core.ops.network.losses import check_broadcast, loss
 from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import check_reduction, times
-
-
-def _checked(name: str, reduction: str, operands: tuple[Any, ...], **params: Any) -> dict[str, Any]:
-    """The parameters of a loss whose operands broadcast."""
-    check_reduction(name, reduction)
-    broadcast_shapes(name, *(tuple(getattr(each, "shape", ())) for each in operands))
-    return {**params, "reduction": reduction}
+from micrograd_core.ops.shared import times
 
 
 def _sign_like(k: Table, target: Handle, x: Handle) -> Handle:
@@ -31,28 +24,23 @@ def _sign_like(k: Table, target: Handle, x: Handle) -> Handle:
 # ── of pairs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _smooth_parameters(x: Any, y: Any, /, *, beta: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
-    """`huber_loss` over `beta`; for 0 it is `l1_loss`."""
+def _check_smooth_l1(name: str, x: Any, y: Any, *, beta: float) -> None:
     if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta must not be negative; got {beta}")
-    return _checked("smooth_l1_loss", reduction, (x, y), beta=float(beta))
+        raise ValueError(f"{name}: beta must not be negative; got {beta:g}")
+    check_broadcast(name, x, y)
 
 
-def _smooth_l1(k: Table, x: Handle, y: Handle, *, beta: float) -> Handle:
+def _smooth_l1(k: Table, x: Handle, y: Handle, *, beta: float = 1.0) -> Handle:
+    """`huber_loss` over `beta`; for 0 it is `l1_loss`."""
     if not beta:
         return k.l1_loss(x, y, reduction="none")
     return k.multiply(k.huber_loss(x, y, delta=beta, reduction="none"), 1 / beta)
 
 
-def _entropy_parameters(p: Any, target: Any, /, weight: Any = None, *, reduction: str = "mean") -> dict[str, Any]:
-    """``-y * log(p) - (1 - y) * log(1 - p)`` of probabilities, times `weight`.
-
-    Logarithms are no less than -100, so that certain mistakes stay finite.
-    """
-    name = "binary_cross_entropy"
+def _check_entropy(name: str, p: Any, target: Any, weight: Any) -> None:
     if tuple(p.shape) != tuple(target.shape):
         raise ShapeError(f"{name}: input {tuple(p.shape)} and target {tuple(target.shape)} must have one shape")
-    return _checked(name, reduction, (p, weight))
+    check_broadcast(name, p, weight)
 
 
 LEAST = -100.0  # of logarithms of probabilities, so that certain mistakes stay finite
@@ -63,23 +51,22 @@ def _bounded_log(k: Table, p: Handle) -> Handle:
 
 
 def _binary_cross_entropy(k: Table, p: Handle, target: Handle, weight: Operand) -> Handle:
+    """``-y * log(p) - (1 - y) * log(1 - p)`` of probabilities, times `weight`.
+
+    Logarithms are no less than -100, so that certain mistakes stay finite.
+    """
     if_true, if_false = _bounded_log(k, p), _bounded_log(k, k.subtract(1, p))
     losses = k.add(k.multiply(target, if_true), k.multiply(k.subtract(1, target), if_false))
     return k.negative(times(k, losses, weight))
 
 
-def _poisson_parameters(
-    x: Any, target: Any, /, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
-) -> dict[str, Any]:
+def _poisson(
+    k: Table, x: Handle, target: Handle, *, log_input: bool = True, full: bool = False, eps: float = 1e-8
+) -> Handle:
     """``exp(x) - y * x`` of the logarithm of a rate, or without `log_input` ``x - y * log(x + eps)`` of the rate.
 
     `full` adds Stirling's approximation of the logarithm of the factorial of the count.
     """
-    given = {"log_input": bool(log_input), "full": bool(full), "eps": float(eps)}
-    return _checked("poisson_nll_loss", reduction, (x, target), **given)
-
-
-def _poisson(k: Table, x: Handle, target: Handle, *, log_input: bool, full: bool, eps: float) -> Handle:
     expected, log = (k.exp(x), x) if log_input else (x, k.log(k.add(x, eps)))
     losses = k.subtract(expected, k.multiply(target, log))
     if not full:
@@ -90,14 +77,8 @@ def _poisson(k: Table, x: Handle, target: Handle, *, log_input: bool, full: bool
     return k.add(losses, k.where(large, stirling, 0))
 
 
-def _gaussian_parameters(
-    x: Any, target: Any, var: Any, /, *, full: bool = False, reduction: str = "mean"
-) -> dict[str, Any]:
+def _gaussian(k: Table, x: Handle, target: Handle, var: Handle, *, full: bool = False) -> Handle:
     """``(log(x3) + (x1 - x2)**2 / x3) / 2`` of a mean, a target and a variance; `full` adds the constant."""
-    return _checked("gaussian_nll_loss", reduction, (x, target, var), full=bool(full))
-
-
-def _gaussian(k: Table, x: Handle, target: Handle, var: Handle, *, full: bool) -> Handle:
     spread = k.divide(k.square(k.subtract(x, target)), var)
     losses = k.multiply(k.add(k.log(var), spread), 0.5)
     return k.add(losses, 0.5 * math.log(2 * math.pi)) if full else losses
@@ -106,70 +87,43 @@ def _gaussian(k: Table, x: Handle, target: Handle, var: Handle, *, full: bool) -
 # ── of signs and margins ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _soft_parameters(x: Any, target: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
-    """``log(1 + exp(-x2 * x1))`` of targets ``x2``, 1 and -1."""
-    return _checked("soft_margin_loss", reduction, (x, target))
-
-
-def _hinge_parameters(x: Any, target: Any, /, *, margin: float = 1.0, reduction: str = "mean") -> dict[str, Any]:
-    """The distance ``x1`` itself of target 1; how far it is short of `margin` of target -1."""
-    return _checked("hinge_embedding_loss", reduction, (x, target), margin=float(margin))
-
-
 def _chosen(k: Table, target: Handle, alike: Handle, different: Handle) -> Handle:
     """The first of target 1, the second of target -1, and 0 of any other."""
     return k.where(k.equal(target, 1), alike, k.where(k.equal(target, -1), different, 0))
 
 
-def _hinge(k: Table, x: Handle, target: Handle, *, margin: float) -> Handle:
+def _hinge(k: Table, x: Handle, target: Handle, *, margin: float = 1.0) -> Handle:
+    """The distance ``x1`` itself of target 1; how far it is short of `margin` of target -1."""
     return _chosen(k, target, x, k.relu(k.subtract(margin, x)))
 
 
-def _ranking_parameters(
-    x1: Any, x2: Any, target: Any, /, *, margin: float = 0.0, reduction: str = "mean"
-) -> dict[str, Any]:
+def _ranking(k: Table, x1: Handle, x2: Handle, target: Handle, *, margin: float = 0.0) -> Handle:
     """How far ``x1`` is short of being `margin` above ``x2`` (target 1), or below it (target -1)."""
-    return _checked("margin_ranking_loss", reduction, (x1, x2, target), margin=float(margin))
-
-
-def _ranking(k: Table, x: Handle, y: Handle, target: Handle, *, margin: float) -> Handle:
-    apart = k.subtract(y, x)
+    apart = k.subtract(x2, x1)
     return k.relu(k.add(k.multiply(_sign_like(k, target, apart), apart), margin))
 
 
-def _cosine_parameters(
-    x1: Any, x2: Any, target: Any, /, *, margin: float = 0.0, reduction: str = "mean"
-) -> dict[str, Any]:
+def _cosine_embedding(k: Table, x1: Handle, x2: Handle, target: Handle, *, margin: float = 0.0) -> Handle:
     """One less the cosine of ``x1`` and ``x2`` of target 1; how far it is above `margin` of target -1."""
-    return _checked("cosine_embedding_loss", reduction, (x1, x2), margin=float(margin))
 
-
-def _cosine_embedding(k: Table, x: Handle, y: Handle, target: Handle, *, margin: float) -> Handle:
     def total(each: Handle) -> Handle:
         return k.sum(each, axis=(len(each.shape) - 1,), keepdims=False)
 
     tiny = 1e-12  # PyTorch adds it to squared lengths
-    squares = k.multiply(*(k.add(total(k.square(each)), tiny) for each in (x, y)))
-    cosine = k.divide(total(k.multiply(x, y)), k.sqrt(squares))
+    squares = k.multiply(*(k.add(total(k.square(each)), tiny) for each in (x1, x2)))
+    cosine = k.divide(total(k.multiply(x1, x2)), k.sqrt(squares))
     return _chosen(k, target, k.subtract(1, cosine), k.relu(k.subtract(cosine, margin)))
 
 
-def _triplet_parameters(
-    anchor: Any, positive: Any, negative: Any, /, *, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
-    swap: bool = False, reduction: str = "mean",
-) -> dict[str, Any]:  # fmt: skip
+def _triplet(
+    k: Table, anchor: Handle, positive: Handle, negative: Handle, *, margin: float = 1.0, p: float = 2.0,
+    eps: float = 1e-6, swap: bool = False,
+) -> Handle:  # fmt: skip
     """How far the negative ``x3`` is short of being `margin` further from the anchor ``x1`` than the positive.
 
     ``x2`` is the positive. Distances are by `pairwise_distance`; with `swap` the negative's from the positive counts
     where that is less.
     """
-    given = {"margin": float(margin), "p": float(p), "eps": float(eps), "swap": bool(swap)}
-    return _checked("triplet_margin_loss", reduction, (anchor, positive, negative), **given)
-
-
-def _triplet(
-    k: Table, anchor: Handle, positive: Handle, negative: Handle, *, margin: float, p: float, eps: float, swap: bool
-) -> Handle:
     pairs = [(anchor, positive), (anchor, negative), *([(positive, negative)] if swap else [])]
     near, far, *other = (k.pairwise_distance(x, y, p=p, eps=eps, keepdims=False) for x, y in pairs)
     far = k.minimum(far, other[0]) if swap else far
@@ -179,27 +133,21 @@ def _triplet(
 # ── of classes ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_classes(name: str, x: Any, target: Any, axes: int) -> None:
+def _check_classes(
+    axes: int, name: str, x: Any, target: Any, weight: Any = None, p: int = 1, margin: float = 0.0
+) -> None:
+    if p not in (1, 2):
+        raise ValueError(f"{name}: p is 1 or 2; got {p}")
     shapes = tuple(x.shape), tuple(target.shape)
     if len(shapes[0]) != 2 or shapes[1] != shapes[0][:axes]:
         raise ShapeError(f"{name}: input {shapes[0]} and target {shapes[1]} do not fit")
 
 
-def _multi_parameters(
-    x: Any, target: Any, /, weight: Any = None, *, p: int = 1, margin: float = 1.0, reduction: str = "mean"
-) -> dict[str, Any]:
+def _multi_margin(k: Table, x: Handle, target: Handle, weight: Any, *, p: int = 1, margin: float = 1.0) -> Handle:
     """How far each wrong class is short of being `margin` below the right one, to the power `p`.
 
     ``x2`` names the right one, by whose `weight` the sum is multiplied; it is divided by the number of classes.
     """
-    check_reduction("multi_margin_loss", reduction)
-    if p not in (1, 2):
-        raise ValueError(f"multi_margin_loss: p is 1 or 2; got {p}")
-    _check_classes("multi_margin_loss", x, target, 1)
-    return {"p": int(p), "margin": float(margin), "reduction": reduction}
-
-
-def _multi_margin(k: Table, x: Handle, target: Handle, weight: Any, *, p: int, margin: float) -> Handle:
     (batch, classes), own = x.shape, k.expand_dims(target, axis=(1,))
     short = k.relu(k.add(k.subtract(margin, k.take_along_axis(x, own, axis=1)), x))
     short = k.square(short) if p == 2 else short
@@ -209,18 +157,11 @@ def _multi_margin(k: Table, x: Handle, target: Handle, weight: Any, *, p: int, m
     return k.multiply(k.sum(k.where(wrong, short, 0), axis=(1,), keepdims=False), 1 / classes)
 
 
-def _multilabel_parameters(x: Any, target: Any, /, *, reduction: str = "mean") -> dict[str, Any]:
+def _multilabel_margin(k: Table, x: Handle, target: Handle) -> Handle:
     """How far each wrong class is short of being 1 below each right one, over the number of classes.
 
     The right ones stand first in a row of ``x2``, up to the first -1.
     """
-    check_reduction("multilabel_margin_loss", reduction)
-    _check_classes("multilabel_margin_loss", x, target, 2)
-    return {"reduction": reduction}
-
-
-def _multilabel_margin(k: Table, x: Handle, target: Handle) -> Handle:
-    """Each wrong class against each right one, which stand first in a row of `target`, up to the first -1."""
     classes = x.shape[1]
     target = k.astype(target, dtype=int64)
     ended = k.cumulative_sum(k.astype(k.less(target, 0), dtype=int64), axis=1, include_initial=False)
@@ -235,12 +176,8 @@ def _multilabel_margin(k: Table, x: Handle, target: Handle) -> Handle:
     return k.multiply(k.sum(k.where(counted, short, 0), axis=(1, 2), keepdims=False), 1 / classes)
 
 
-def _soft_label_parameters(x: Any, target: Any, /, weight: Any = None, *, reduction: str = "mean") -> dict[str, Any]:
-    """`binary_cross_entropy_with_logits` of each class, times `weight`, averaged over the last axis."""
-    return _checked("multilabel_soft_margin_loss", reduction, (x, target, weight))
-
-
 def _soft_label(k: Table, x: Handle, target: Handle, weight: Operand) -> Handle:
+    """`binary_cross_entropy_with_logits` of each class, times `weight`, averaged over the last axis."""
     losses = k.binary_cross_entropy_with_logits(x, target, weight, 1.0, reduction="none")
     return k.mean(losses, axis=(len(losses.shape) - 1,), keepdims=False)
 
@@ -253,20 +190,19 @@ OPS = (
     loss(
         "smooth_l1_loss",
         _smooth_l1,
-        _smooth_parameters,
+        check=_check_smooth_l1,
         samples=(Sample(_X, _X, beta=0.5), Sample(_X, _X, beta=0.0, reduction="sum")),
     ),
     loss(
         "binary_cross_entropy",
         _binary_cross_entropy,
-        _entropy_parameters,
+        check=_check_entropy,
         optional=(1.0,),
         samples=(Sample(_P, _P, 1.0), Sample(_P, _P, Array((3,), 0.5), reduction="none")),
     ),
     loss(
         "poisson_nll_loss",
         _poisson,
-        _poisson_parameters,
         samples=(
             Sample(_X, Array((2, 3), 0.0, 4.0)),
             Sample(_P, Array((2, 3), 1.5, 4.0), log_input=False, full=True, reduction="sum"),
@@ -275,27 +211,24 @@ OPS = (
     loss(
         "gaussian_nll_loss",
         _gaussian,
-        _gaussian_parameters,
         samples=(Sample(_X, _X, Array((2, 3), 0.5)), Sample(_X, _X, Array((2, 1), 0.5), full=True, reduction="none")),
     ),
     loss(
         "soft_margin_loss",
         lambda k, x, target: k.softplus(k.negative(k.multiply(_sign_like(k, target, x), x))),
-        _soft_parameters,
+        doc="``log(1 + exp(-x2 * x1))`` of targets ``x2``, 1 and -1.",
         **_SIGNS,
         samples=(Sample(_X, _ONES),),
     ),
     loss(
         "hinge_embedding_loss",
         _hinge,
-        _hinge_parameters,
         **_SIGNS,
         samples=(Sample(_X, _ONES), Sample(_X, Array((2, 3), -1, 0, "int64"), margin=0.3, reduction="none")),
     ),
     loss(
         "margin_ranking_loss",
         _ranking,
-        _ranking_parameters,
         separate=(2,),
         accepts=(FLOATING, FLOATING, REAL),
         samples=(Sample(_X, _X, Array((2, 3), -1, 2, "int64"), margin=0.3),),
@@ -303,7 +236,7 @@ OPS = (
     loss(
         "cosine_embedding_loss",
         _cosine_embedding,
-        _cosine_parameters,
+        check=lambda name, x1, x2, target, **params: check_broadcast(name, x1, x2),
         separate=(2,),
         accepts=(FLOATING, FLOATING, REAL),
         samples=(
@@ -314,13 +247,12 @@ OPS = (
     loss(
         "triplet_margin_loss",
         _triplet,
-        _triplet_parameters,
         samples=(Sample(_X, _X, _X, margin=2.0), Sample(_X, _X, _X, p=3.0, swap=True, margin=2.0, reduction="none")),
     ),
     loss(
         "multi_margin_loss",
         _multi_margin,
-        _multi_parameters,
+        check=partial(_check_classes, 1),
         optional=(1.0,),
         separate=(1,),
         accepts=(FLOATING, INTEGER, FLOATING),
@@ -332,7 +264,7 @@ OPS = (
     loss(
         "multilabel_margin_loss",
         _multilabel_margin,
-        _multilabel_parameters,
+        check=partial(_check_classes, 2),
         separate=(1,),
         accepts=(FLOATING, INTEGER),
         samples=(Sample(_X, Array((2, 3), -1, 3, "int64")), Sample(_X, Array((2, 3), 0, 2, "int64"), reduction="none")),
@@ -340,7 +272,6 @@ OPS = (
     loss(
         "multilabel_soft_margin_loss",
         _soft_label,
-        _soft_label_parameters,
         optional=(1.0,),
         samples=(Sample(_X, _P, 1.0), Sample(_X, _P, Array((3,), 0.5), reduction="none")),
     ),

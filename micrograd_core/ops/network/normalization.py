@@ -110,20 +110,8 @@ class NormGradients(NamedTuple):
     bias: Any
 
 
-def _gradients_shape(g: Any, x: Any, weight: Any, **params: Any) -> tuple[Shape, ...]:
-    return tuple(x.shape), tuple(weight.shape), tuple(weight.shape)
-
-
 def _layer_norm_gradients_parameters(g: Any, x: Any, weight: Any, /, *, axis: Any = -1, eps: float = 1e-5) -> Any:
     return _over("layer_norm_gradients", x, axis, eps, weight=weight)
-
-
-def _layer_norm_gradients(k: Table, g: Handle, x: Handle, weight: Handle, *, axis: Shape, eps: float) -> NormGradients:
-    return NormGradients(
-        k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
-        k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps),
-        _layer_norm_bias(k, g, None, x, weight, None, axis=axis, eps=eps),
-    )
 
 
 def _rms_norm_parameters(
@@ -172,8 +160,7 @@ GRADIENTS = partial(
     nest,
     parts=NormGradients,
     result=(SAME, SAME, SAME),
-    observe=lambda xp, *parts: xp.concat([xp.reshape(x, (-1,)) for x in parts]),
-    shape=_gradients_shape,
+    shape=lambda g, x, weight, **params: (tuple(x.shape), tuple(weight.shape), tuple(weight.shape)),
 )
 
 OPS = (
@@ -264,7 +251,11 @@ OPS = (
         "layer_norm_gradients",
         "The vector-Jacobian products of `layer_norm` at ``x2`` by input, weight ``x3`` and bias, with ``x1``.",
         parameters=_layer_norm_gradients_parameters,
-        compose=_layer_norm_gradients,
+        compose=lambda k, g, x, weight, *, axis, eps: NormGradients(
+            k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
+            k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps),
+            _layer_norm_bias(k, g, None, x, weight, None, axis=axis, eps=eps),
+        ),
         samples=(
             Sample(Array((3, 4)), Array((3, 4)), Array((4,)), axis=(1,), eps=1e-2),
             Sample(Array((2, 2, 3)), Array((2, 2, 3)), Array((2, 3)), axis=(1, 2), eps=1e-2),

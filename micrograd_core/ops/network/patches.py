@@ -157,10 +157,6 @@ def _interior(shape: Shape, padding: Shape) -> Any:
     return resolve_key((slice(None), slice(None), *spatial), shape)
 
 
-def _padded_shape(shape: Shape, padding: Shape) -> Shape:
-    return (*shape[:2], *(n + 2 * p for n, p in zip(shape[2:], padding, strict=True)))
-
-
 def _patches(
     k: Table, x: Handle, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float
 ) -> Handle:
@@ -169,7 +165,7 @@ def _patches(
     rank, lanes = len(lengths), tuple(x.shape[:2])
     rows = _rows(x.shape[2:], kernel_size, padding, dilation)
     if any(padding):
-        shape = _padded_shape(x.shape, padding)
+        shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
         around = k.full(shape=shape, fill_value=fill, dtype=x.dtype)
         x = k.scatter(around, x, key=_interior(shape, padding))
     else:

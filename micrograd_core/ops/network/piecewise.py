@@ -11,9 +11,8 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
-from micrograd_core.ops.network.softmax import along_one
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import along_one, arrays, cut, in_float32, is_scalar, nest, network
 from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import symmetric
 

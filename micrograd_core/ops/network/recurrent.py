@@ -246,6 +246,19 @@ def _given(g: Any) -> tuple[Any, ...]:
     return tuple(0.0 if part is None else part for part in g)
 
 
+def _rules(gradient: str, count: int) -> tuple[Any, ...]:
+    """Those of the input, of `count` initial states, of the weight, and of the lengths."""
+
+    def rule(position: int) -> Any:
+        def by_operand(k: Table, g: Any, out: Any, x: Handle, h: Handle, *others: Any, **params: Any) -> Handle:
+            found = _once(g, lambda: getattr(k, gradient)(*_given(g), *out[1:], *others, **params))
+            return found[position] if position <= count else _weight_gradient(k, found[0], out[0], h, params["reverse"])
+
+        return by_operand
+
+    return (*map(rule, range(count + 2)), None)
+
+
 # ── a layer without gates ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -267,14 +280,6 @@ def _rnn_gradient(
         return (k.where(k.less(0, y), g, 0),), (None,)
 
     return RNNGradient(*_scan_back(k, cell, (g,), g_gates, gates, weight, lengths, reverse))
-
-
-def _rnn_rule(position: int) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Handle, h: Handle, weight: Handle, lengths: Any, **params: Any) -> Handle:
-        found = _once(g, lambda: k.rnn_gradient(*(*_given(g), out[1], weight, lengths), **params))
-        return _weight_gradient(k, found[0], out[0], h, params["reverse"]) if position == 2 else found[position]
-
-    return rule
 
 
 # ── long short-term memory ───────────────────────────────────────────────────────────────────────────────────
@@ -307,14 +312,6 @@ def _lstm_gradient(
         return (k.concat(*through, axis=1),), (None, k.multiply(dc, f))
 
     return LSTMGradient(*_scan_back(k, cell, (g, g_cells), g_gates, gates, weight, lengths, reverse))
-
-
-def _lstm_rule(position: int) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Handle, h: Any, c: Any, weight: Any, lengths: Any, **params: Any) -> Handle:
-        found = _once(g, lambda: k.lstm_gradient(*(*_given(g), out[1], out[2], c, weight, lengths), **params))
-        return _weight_gradient(k, found[0], out[0], h, params["reverse"]) if position == 3 else found[position]
-
-    return rule
 
 
 # ── gated recurrent unit ─────────────────────────────────────────────────────────────────────────────────────
@@ -376,11 +373,6 @@ def _sequence(blocks: int, steps: int = 3) -> tuple[Array, ...]:
     return Array((steps, 2, 2 * blocks)), Array((2, 2))
 
 
-def _observed(xp: Any, *parts: Any) -> Any:
-    """All numbers of all parts."""
-    return xp.concat([xp.reshape(part, (-1,)) for part in parts])
-
-
 def _shapes(blocks: int, *others: int) -> Callable[..., tuple[Shape, ...]]:
     def shapes(x: Any, h: Any, *rest: Any, **params: Any) -> tuple[Shape, ...]:
         return tuple((*x.shape[:2], each * h.shape[1]) for each in others)
@@ -401,7 +393,7 @@ def _gradient_shapes(weight_at: int, gates_at: int, kinds: tuple[int, ...]) -> C
 def _record(name: str, parts: Any, compose: Callable[..., Any], **facts: Any) -> Op:
     """An operation whose last operand are the lengths of the sequences."""
     last = compose.__code__.co_argcount - 2
-    usual = {"optional": (ALL,), "batching": sequences, "observe": _observed, "result": (SAME,) * len(parts._fields)}
+    usual = {"optional": (ALL,), "batching": sequences, "result": (SAME,) * len(parts._fields)}
     usual |= {"accepts": (FLOATING,) * last + (INTEGER,), "separate": (last,)}
     return Op(name, parts=parts, compose=compose, **{**usual, **facts})
 
@@ -414,7 +406,7 @@ OPS = (
         autocast="half",
         parameters=_rnn_parameters,
         shape=_shapes(1, 1, 1),
-        gradient=(*map(_rnn_rule, range(3)), None),
+        gradient=_rules("rnn_gradient", 1),
         samples=(
             Sample(*_sequence(1), _FIRST, ALL),
             Sample(*_sequence(1), _FIRST, _LENGTHS, reverse=True),
@@ -439,7 +431,7 @@ OPS = (
         autocast="half",
         parameters=_lstm_parameters,
         shape=_shapes(4, 1, 1, 4),
-        gradient=(*map(_lstm_rule, range(4)), None),
+        gradient=_rules("lstm_gradient", 2),
         samples=(
             Sample(*_sequence(4), _FIRST, Array((8, 2)), ALL),
             Sample(*_sequence(4, 2), _FIRST, Array((8, 2)), _SHORT, reverse=True),

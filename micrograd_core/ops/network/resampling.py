@@ -33,10 +33,6 @@ def averages(length: int, count: int, *_: Any) -> Taps:
     return [[(place, 1 / (stop - start)) for place in range(start, stop)] for start, stop in windows]
 
 
-def _triangle(t: float) -> float:
-    return max(1 - abs(t), 0.0)
-
-
 def _cubic(a: float) -> Callable[[float], float]:
     """Keys' kernel (1981), whose slope at 1 is `a`."""
 
@@ -101,7 +97,7 @@ MODES: Final[dict[str, tuple[Shape, Callable[..., Taps], Callable[..., Taps] | N
     "nearest": ((1, 2, 3), _nearest, None),
     "nearest-exact": ((1, 2, 3), _nearest_exact, None),
     "linear": ((1,), _linear, None),
-    "bilinear": ((2,), _linear, _antialiased(_triangle, 1.0)),
+    "bilinear": ((2,), _linear, _antialiased(lambda t: max(1 - abs(t), 0.0), 1.0)),
     "bicubic": ((2,), _bicubic, _antialiased(_cubic(-0.5), 2.0)),
     "trilinear": ((3,), _linear, None),
     "area": ((1, 2, 3), averages, None),

@@ -9,17 +9,8 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import along_one, in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric, total
-
-
-def along_one(name: str) -> Any:
-    """Parameters of an operation along one axis, by default the last."""
-
-    def parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
-        return {"axis": resolve_axis(name, axis, len(x.shape))}
-
-    return parameters
 
 
 @in_float32

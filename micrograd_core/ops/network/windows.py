@@ -120,10 +120,6 @@ def _greatest_rule(k: Table, g: Any, out: Any, x: Handle, *others: Handle, **par
     return k.reshape(k.add_along_axis(zeros, places, g, axis=2), shape=x.shape)
 
 
-def _observe(xp: Any, values: Any, indices: Any) -> Any:
-    return values + xp.astype(indices, values.dtype)
-
-
 def _max_parameters(
     x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> dict[str, Any]:
@@ -179,15 +175,10 @@ def _fractional_parameters(x: Any, samples: Any, /, kernel_size: Any, output_siz
     return {"kernel_size": kernel, "size": counts}
 
 
-def _drawn_for(axis: int, rank: int) -> int:
-    """Which of the numbers is for an axis: PyTorch draws the width's first."""
-    return axis if rank == 3 else rank - 1 - axis
-
-
 def _fractional_max_pool(k: Table, x: Handle, samples: Handle, *, kernel_size: Shape, size: Shape) -> tuple[Any, Any]:
     rank, lanes, dtype, along_axes = len(size), tuple(x.shape[:2]), k.dtype(samples), []
     for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel_size, size, strict=True)):
-        chosen = _drawn_for(axis, rank)
+        chosen = axis if rank == 3 else rank - 1 - axis  # PyTorch draws the width's number first
         at = cut(k, samples, 2, chosen, chosen + 1)
         step = (n - width) / (count - 1) if count > 1 else 0.0
         steps = k.astype(k.arange(count, dtype=int64), dtype=dtype)
@@ -292,7 +283,7 @@ def _lp_pool(k: Table, x: Handle, *, norm_type: float, kernel_size: Shape, strid
 
 
 _LINE, _IMAGE = Array((1, 2, 5)), Array((1, 1, 3, 4))
-_PARTS: dict[str, Any] = {"parts": Pooled, "result": (SAME, to_int64), "accepts": FLOATING, "observe": _observe}
+_PARTS: dict[str, Any] = {"parts": Pooled, "result": (SAME, to_int64), "accepts": FLOATING}
 
 OPS = (
     Op(

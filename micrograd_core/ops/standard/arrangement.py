@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final
 
-from micrograd_core.dtypes import DType, bool_, check_scalar, int64, pack, weak
+from micrograd_core.dtypes import bool_, check_scalar, int64, pack, weak
 from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Layout, as_shape, is_integer, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.batching import placed
@@ -126,10 +126,6 @@ def _roll(k: Table, x: Handle, *, shift: tuple[int, ...], axis: tuple[int, ...] 
     return k.copy(x) if rolled is x else rolled
 
 
-def _roll_rule(k: Table, g: Handle, out: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...] | None) -> Any:
-    return k.roll(g, shift=tuple(-places for places in shift), axis=axis)
-
-
 def _tile(k: Table, x: Handle, *, repetitions: tuple[int, ...]) -> Handle:
     """Each axis behind a new one, along which it is broadcast; then the two are one."""
     lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
@@ -139,16 +135,12 @@ def _tile(k: Table, x: Handle, *, repetitions: tuple[int, ...]) -> Handle:
     return k.reshape(x, shape=tuple(count * length for count, length in zip(repetitions, lengths, strict=True)))
 
 
-def _positions(repeats: tuple[int, ...]) -> tuple[int, ...]:
-    """Which element each element of the result repeats."""
-    return tuple(chain.from_iterable(repeat(position, count) for position, count in enumerate(repeats)))
-
-
 def _repeat(k: Table, x: Handle, *, repeats: Any, axis: int | None) -> Handle:
     if axis is None:
         x, axis = k.reshape(x, shape=(math.prod(x.shape),)), 0
     if isinstance(repeats, tuple):
-        return k.take(x, k.integers(values=_positions(repeats), dtype=int64), axis=axis)
+        places = tuple(chain.from_iterable(repeat(place, count) for place, count in enumerate(repeats)))
+        return k.take(x, k.integers(values=places, dtype=int64), axis=axis)
     before, length, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     x = k.broadcast_to(k.reshape(x, shape=(*before, length, 1, *after)), shape=(*before, length, repeats, *after))
     return k.reshape(k.copy(x), shape=(*before, length * repeats, *after))
@@ -183,10 +175,6 @@ def _pad(k: Table, x: Handle, *, pad_width: tuple[tuple[int, int], ...], mode: s
             values = tuple(POSITIONS[mode](i, length) for i in range(-before, length + after))
             padded = k.take(padded, k.integers(values=values, dtype=int64), axis=axis)
     return k.copy(x) if padded is x else padded
-
-
-def _integers(k: Table, *, values: tuple[int, ...], dtype: DType) -> Handle:
-    return k.upload(pack(values, dtype), (len(values),), dtype)
 
 
 def _getitem_gradient_parameters(x: Any, /, *, shape: Any, key: Any) -> dict[str, Any]:
@@ -224,7 +212,7 @@ OPS = (
     _arranged(
         "roll",
         parameters=_roll_parameters,
-        gradient=(_roll_rule,),
+        gradient=(lambda k, g, out, x, *, shift, axis: k.roll(g, shift=tuple(-places for places in shift), axis=axis),),
         compose=_roll,
         samples=(
             Sample((2, 3), shift=2),
@@ -298,6 +286,6 @@ OPS = (
         shape=lambda *, values, **_: (len(values),),
         result=requested,
         gradient="it has no operands",
-        compose=_integers,
+        compose=lambda k, *, values, dtype: k.upload(pack(values, dtype), (len(values),), dtype),
     ),
 )

@@ -64,11 +64,6 @@ def _abs_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     return k.multiply(g, k.sign(x))
 
 
-def _abs_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle) -> Handle:
-    """``Re(conj(z) dz) / |z|``, and 0 at 0."""
-    return k.real(k.multiply(k.conj(k.sign(x)), *tangents))
-
-
 def _sign(k: Table, x: Handle) -> Handle:
     """-1, 0 or 1; ``z / |z|`` after a division by the larger part, so that neither overflows nor vanishes."""
     if not k.dtype(x).is_complex:
@@ -99,7 +94,7 @@ OPS = (
         "Absolute value, or modulus; the gradient at 0 is 0.",
         scalar="abs({})",
         result=real_dtype,
-        tangent=_abs_tangent,
+        tangent=lambda op, k, tangents, out, x: k.real(k.multiply(k.conj(k.sign(x)), *tangents)),
         gradient=(_abs_rule,),
         compose=_abs,
     ),

@@ -191,10 +191,6 @@ def _argwhere(k: Table, x: Handle) -> Handle:
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _take_rule(k: Table, g: Handle, out: Handle, x: Any, indices: Handle, *, axis: int) -> Handle:
-    return k.index_add(zero(k, x), indices, g, axis=axis)
-
-
 def _take_along_rule(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, *, axis: int) -> Handle:
     shape = (*out.shape[:axis], x.shape[axis], *out.shape[axis + 1 :])
     return k.add_along_axis(k.full(shape=shape, fill_value=0, dtype=x.dtype), indices, g, axis=axis)
@@ -211,7 +207,7 @@ OPS = calls(
     _selection(
         "take",
         parameters=_take_parameters,
-        gradient=(_take_rule, None),
+        gradient=(lambda k, g, out, x, indices, *, axis: k.index_add(zero(k, x), indices, g, axis=axis), None),
         compose=_take,
         samples=(
             Sample((3,), Array((5,), -3, 3, "int64")),

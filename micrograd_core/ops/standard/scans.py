@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.core.reductions import prefixes
 from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import cut, in_float32, positions, to_int64
+from micrograd_core.ops.shared import along_one, cut, in_float32, positions, to_int64
 from micrograd_core.ops.tangents import zero
 
 
@@ -22,10 +21,7 @@ class Extremes(NamedTuple):
 
 
 def _scan(name: str, doc: str, **facts: Any) -> Op:
-    def parameters(x: Any, /, axis: int = 0) -> dict[str, Any]:
-        return {"axis": resolve_axis(name, axis, len(x.shape))}
-
-    return Op(name, doc, parameters=parameters, **facts)
+    return Op(name, doc, parameters=along_one(name, 0), **facts)
 
 
 def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
@@ -54,10 +50,6 @@ def _extremes(beaten: str) -> Any:
     return compose
 
 
-def _extremes_rule(k: Table, g: Any, out: Any, x: Any, *, axis: int) -> Handle:
-    return k.add_along_axis(zero(k, x), out[1], g[0], axis=axis)
-
-
 def _extremes_op(name: str, which: str, beaten: str) -> Op:
     return _scan(
         name,
@@ -66,10 +58,9 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
         parts=Extremes,
         result=(SAME, to_int64),
         shape=lambda x, *, axis: (x.shape, x.shape),
-        gradient=(_extremes_rule,),
+        gradient=(lambda k, g, out, x, *, axis: k.add_along_axis(zero(k, x), out[1], g[0], axis=axis),),
         compose=_extremes(beaten),
         samples=(Sample((2, 5), axis=1), Sample(Array((4, 2), 0, 3, "int64"))),
-        observe=lambda xp, values, indices: values + xp.astype(indices, values.dtype),
     )
 
 

@@ -33,11 +33,6 @@ def _search_parameters(x1: Any, x2: Any, /, *, side: str = "left") -> dict[str, 
     return {"side": side}
 
 
-def _isin_parameters(x1: Any, x2: Any, /, *, invert: bool = False) -> dict[str, Any]:
-    """Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none."""
-    return {"invert": bool(invert)}
-
-
 def _diff_parameters(x: Any, /, axis: int = -1, *, n: int = 1) -> dict[str, Any]:
     """Differences of neighbours along `axis`, taken `n` times."""
     if n < 0:
@@ -171,12 +166,13 @@ def _searchsorted(k: Table, x: Operand, y: Operand, *, side: str) -> Handle:
     return k.sum(k.astype(before, dtype=int64), axis=(len(y.shape) - 1,), keepdims=False)
 
 
-def _isin(k: Table, x: Handle, y: Operand, *, invert: bool) -> Handle:
-    if is_scalar(y):
-        found = k.equal(x, y)
+def _isin(k: Table, x1: Handle, x2: Operand, *, invert: bool = False) -> Handle:
+    """Whether elements of ``x1`` are among those of ``x2`` (`invert`: are not). NaN is among none."""
+    if is_scalar(x2):
+        found = k.equal(x1, x2)
     else:
-        flat = k.reshape(y, shape=(math.prod(y.shape),))
-        found = k.any(k.equal(k.expand_dims(x, axis=(len(x.shape),)), flat), axis=(len(x.shape),), keepdims=False)
+        flat = k.reshape(x2, shape=(math.prod(x2.shape),))
+        found = k.any(k.equal(k.expand_dims(x1, axis=(len(x1.shape),)), flat), axis=(len(x1.shape),), keepdims=False)
     return k.logical_not(found) if invert else found
 
 
@@ -242,7 +238,6 @@ OPS = calls(
     ),
     Op(
         "isin",
-        parameters=_isin_parameters,
         accepts=ANY,
         result=to_bool,
         gradient="booleans are not differentiable",

@@ -267,10 +267,6 @@ def _complex_acosh(k: Table, z: Handle) -> Handle:
     return k.complex(k.abs(k.imag(angle)), k.copysign(k.real(angle), k.imag(z)))
 
 
-def _complex_atanh(k: Table, z: Handle) -> Handle:
-    return k.multiply(k.subtract(k.log1p(z), k.log1p(k.negative(z))), 0.5)
-
-
 def _turned(name: str) -> Any:
     """``-i f(i z)`` of a hyperbolic function."""
     return lambda k, z: k.multiply(getattr(k, name)(k.multiply(z, 1j)), -1j)
@@ -334,7 +330,8 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     }),
     ("atanh", "Inverse hyperbolic tangent; infinite gradients at -1 and 1.",
      lambda k, g, out, x: k.divide(g, _one_minus_x_squared(k, x)), {
-        "compose": _by_kind(_atanh, _complex_atanh), "low": -0.9, "high": 0.9,
+        "compose": _by_kind(_atanh, lambda k, z: k.multiply(k.subtract(k.log1p(z), k.log1p(k.negative(z))), 0.5)),
+        "low": -0.9, "high": 0.9,
     }),
 )  # fmt: skip
 

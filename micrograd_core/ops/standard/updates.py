@@ -78,14 +78,6 @@ def _index_set(k: Table, x: Handle, indices: Handle, values: Operand, *, axis: i
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _unchanged(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
-    return g
-
-
-def _taken(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
-    return k.take(g, indices, axis=axis)
-
-
 def _shares(k: Table, g: Handle, out: Any, x: Handle, indices: Handle, values: Any, axis: int) -> tuple[Any, Any, Any]:
     """What one of those tied for the extremum gets; which elements are, and which values."""
     tied = k.astype(k.equal(out, x), dtype=x.dtype)
@@ -114,8 +106,8 @@ _UPDATES = (
 )
 
 
-def _update(name: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: Any) -> Op:
-    """An update of the slices along an axis that integers name."""
+def _update(name: str, ufunc: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: Any) -> Op:
+    """An update of the slices along an axis that integers name, by NumPy's ufunc of that name; "" replaces them."""
 
     def parameters(x: Any, indices: Any, values: Any, /, axis: int = 0) -> dict[str, Any]:
         if hasattr(axis, "shape"):
@@ -132,13 +124,12 @@ def _update(name: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: 
     def reference(np: Any, x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
         axis = axis % x.ndim
         result = np.moveaxis(np.array(x), axis, 0)
-        values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
-        values = values.reshape((*x.shape[:axis], indices.size, *x.shape[axis + 1 :]))
-        each = {"index_set": "", "index_add": "add", "index_max": "maximum", "index_min": "minimum"}.get(
-            name, "multiply"
-        )
-        for i, value in zip(indices.ravel(), np.moveaxis(values, axis, 0), strict=True):
-            result[i] = getattr(np, each)(result[i], value) if each else value
+        values = np.broadcast_to(values, taken_shape(x.shape, indices, axis))
+        values = np.moveaxis(values, range(axis, axis + indices.ndim), range(indices.ndim))
+        if ufunc:
+            getattr(np, ufunc).at(result, indices, values)
+        else:
+            result[indices] = values
         return np.moveaxis(result, 0, axis)
 
     usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,), "reference": reference}
@@ -159,6 +150,7 @@ def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
 
     return _update(
         name,
+        pair,
         f"are the elementwise {pair} of themselves and all values for them. Elements tied for it share the gradient "
         "evenly.",
         accepts=REAL,
@@ -170,14 +162,20 @@ def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
 OPS = calls(
     _update(
         "index_add",
+        "add",
         "get the values added; a slice that is named twice gets both. Source: ``numpy.add.at``.",
         tangent=linear,
-        gradient=(_unchanged, None, _taken),
+        gradient=(
+            lambda k, g, out, x, i, v, *, axis: g,
+            None,
+            lambda k, g, out, x, i, v, *, axis: k.take(g, i, axis=axis),
+        ),
         gradient_aliases=True,
         compose=_index_add,
     ),
     _update(
         "index_set",
+        "",
         "are replaced by the values; for a slice that is named twice the last one counts.",
         accepts=ANY,
         compose=_index_set,
@@ -186,11 +184,13 @@ OPS = calls(
     _extremum("index_min", "min", "minimum", 1),
     _update(
         "index_multiply",
+        "multiply",
         "are multiplied by all values for them. Gradients are right to second order also where factors are 0.",
         compose=_index_multiply,
     ),
     _update(
         "index_scale",
+        "multiply",
         "are multiplied as by `index_multiply`, but with a gradient that divides by the factors: none may be 0.",
         gradient=(
             lambda k, g, out, x, i, v, *, axis: k.multiply(g, k.divide(out, x)),

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core.ops.network.resampling import sizes_of
-from micrograd_core.ops.network.windows import (
-    Windows,
-    _drawn_for,
-    _even_rows,
-    _max_parameters,
-    _mean_parameters,
-    _of,
-    _seen,
-)
+from micrograd_core.ops.network.windows import Windows, _even_rows, _max_parameters, _mean_parameters, _of, _seen
 
 
 def _reference(np: Any, x: Any, tables: Any) -> Any:
@@ -41,7 +33,10 @@ def _fractional_reference(np: Any, x: Any, samples: Any, kernel_size: Any, outpu
     def rows(lane: Any) -> Any:
         found = []
         for axis, (n, width, count) in enumerate(zip(x.shape[2:], kernel, size, strict=True)):
-            u, step = samples[lane][_drawn_for(axis, rank)], (n - width) / (count - 1) if count > 1 else 0
+            u, step = (
+                samples[lane][axis if rank == 3 else rank - 1 - axis],
+                (n - width) / (count - 1) if count > 1 else 0,
+            )
             starts = [int((i + u) * step) - int(u * step) for i in range(count - 1)] + [n - width]
             found.append([range(start, start + width) for start in starts])
         return found
