@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from math import copysign, prod
 from types import MappingProxyType
 from typing import Any, Final
@@ -30,7 +30,10 @@ Compositions = Mapping[str, Callable[..., Any]]
 
 
 def expand(
-    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
+    program: Program,
+    covers: Callable[[str, tuple[Any, ...]], bool],
+    compositions: Compositions = MappingProxyType({}),
+    stays: Container[str] = (),
 ) -> Program:
     """Operations become the primitives that they are composed of; where one is missing, they stay calls.
 
@@ -40,6 +43,8 @@ def expand(
         Whether a line of a device's nests computes an operation, ``(name, operands)``.
     compositions : mapping, optional
         A device's own ones, ``(k, *operands, **params)``, in place of the op table's.
+    stays : container of str, optional
+        Operations that a device has better kernels for than nests: they stay calls.
     """
 
     def primitive(name: str, operands: tuple[Any, ...]) -> bool:
@@ -57,11 +62,11 @@ def expand(
         if name == "scatter" and primitive("where", operands[::-1]):
             k.kept = lambda name, operands: True
             return _placed(k, operands, step.params["key"], types[0].shape)
-        if lowering == CALL:
+        if lowering == CALL or name in stays:
             return None
 
         def kept(name: str, operands: tuple[Any, ...]) -> bool:
-            if primitive(name, operands):
+            if primitive(name, operands) or name in stays:
                 return True
             called = TABLE[name].lowering == CALL
             if called and lowering != APART:
@@ -243,12 +248,16 @@ PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, 
 
 
 def optimized(
-    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
+    program: Program,
+    covers: Callable[[str, tuple[Any, ...]], bool],
+    compositions: Compositions = MappingProxyType({}),
+    stays: Container[str] = (),
+    passes: Sequence[Callable[[Program], Program]] = PASSES,
 ) -> Program:
     """A typed program after all passes, for a device whose nests compute what it `covers`; the rest as of `expand`."""
-    found = expand(program, covers, compositions)
+    found = expand(program, covers, compositions, stays)
     after = {"as traced": program, "expand": found}
-    for each in PASSES:
+    for each in passes:
         found = after[each.__name__] = each(found)
     after["apart"] = found = apart(found, program)
     if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
