@@ -22,13 +22,15 @@ from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
-from micrograd_cuda.geometry import ceil_div
+from micrograd_cuda.geometry import FILLED, ceil_div
 from micrograd_cuda.kernels import OWN
 from micrograd_cuda.operands import alignment, contiguous
 from micrograd_cuda.units import BLOCK, FUNCTORS, source
 
 PARAMETERS: Final = 3900
 """Bytes of a kernel's parameters that a table may take."""
+LONG: Final = 2**14
+"""Elements of a row that one block reduces, however few there are."""
 MOST_BUFFERS: Final = 48
 """Of one nest: each takes a register or two."""
 LANGUAGE: Final = CUDA._replace(
@@ -66,8 +68,14 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
 
 
 def called(step: Step, operands: tuple[Any, ...]) -> bool:
-    """Whether an own kernel does what nests could: reductions."""
-    return bool(TABLE[step.op].combine)
+    """Whether a reduction stays a call: of integers, of columns, and of rows too few and long for a block each."""
+    if not TABLE[step.op].combine:
+        return False
+    (x,), axis = operands, step.params["axis"]
+    axes = [*range(len(x.shape))] if axis is None else axis
+    length = math.prod([x.shape[i] for i in axes])
+    few = length > LONG and math.prod(x.shape) < FILLED * LONG // BLOCK
+    return not x.dtype.is_floating or len(x.shape) - 1 not in axes or few
 
 
 class Programs(Planned):
