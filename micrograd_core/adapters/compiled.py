@@ -306,7 +306,7 @@ class CompiledBackend(StridedBackend):
         """A program as nests and calls, planned for each layout of its inputs."""
         if not program.types:
             return straight_line(program, self.kernel, partial(compose, backend=self), self.dtypes)
-        return counted(Planned(self, optimized(program, self.language.covers)), program.inputs)
+        return counted(Planned(self, optimized(program, self.language.covers), self._contiguous), program.inputs)
 
     def _nest(self, step: Run, *given: Strided) -> tuple[Strided, ...]:
         """Run one nest of a plan."""
@@ -322,10 +322,13 @@ class CompiledBackend(StridedBackend):
 
 
 class Planned:
-    """A program as a function of handles, which is planned for each of their layouts, up to `LAYOUTS`."""
+    """A program as a function of handles, which is planned for each of their layouts, up to `LAYOUTS`.
 
-    def __init__(self, backend: Any, program: Program) -> None:
-        self.backend, self.program = backend, program
+    `contiguous` gives a handle whose elements lie in order.
+    """
+
+    def __init__(self, backend: Any, program: Program, contiguous: Callable[[Any], Any]) -> None:
+        self.backend, self.program, self.contiguous = backend, program, contiguous
         self.runs: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *handles: Any) -> Any:
@@ -345,10 +348,6 @@ class Planned:
     def layout(self, x: Any) -> Any:
         """How a handle lies, from its own first element."""
         return Layout(x.shape, x.layout.strides, 0) if x.layout.size else Layout.contiguous(x.shape)
-
-    def contiguous(self, x: Any) -> Any:
-        """A handle whose elements lie in order."""
-        return self.backend._contiguous(x)
 
     def plan(self, layouts: Sequence[Any]) -> Plan:
         """The plan for such inputs."""

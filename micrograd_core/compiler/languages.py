@@ -145,6 +145,7 @@ CUDA: Final = C._replace(
     memory={"bool": "unsigned char", "float16": "Half", "bfloat16": "Bfloat16"},
     infinity="__int_as_float(0x7f800000)",
     nan="__int_as_float(0x7fc00000)",
+    casts={("float64", name): "to_odd({0})" for name in ("float16", "bfloat16")},
     rounded={"float16": "widen(narrowed<Half>({x}))", "bfloat16": "widen(narrowed<Bfloat16>({x}))"},
     preamble=powers(_INTEGERS, "__device__ "),
 )

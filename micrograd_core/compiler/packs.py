@@ -20,6 +20,8 @@ BYTES: Final = 16
 """What a thread moves at once."""
 MOST: Final = 8
 """Elements of a pack."""
+REGISTERS: Final = 96
+"""Elements of all packs that a thread holds at most."""
 TURNS: Final = 4
 """Packs of a row that a thread takes before more threads share it."""
 FUNCTORS: Final = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
@@ -33,7 +35,8 @@ def is_line(nest: Nest) -> bool:
 
 def width(nest: Nest) -> int:
     """How many neighbours make a pack. But in a line, packs are whole."""
-    most = math.gcd(MOST, BYTES // min([x.dtype.itemsize for x in nest.buffers], default=1))
+    room = 1 << (REGISTERS // min(len(nest.buffers), REGISTERS)).bit_length() - 1
+    most = math.gcd(MOST, room, BYTES // min([x.dtype.itemsize for x in nest.buffers]))
     return most if is_line(nest) else math.gcd(most, (1, *nest.kept, *nest.reduced)[-1])
 
 

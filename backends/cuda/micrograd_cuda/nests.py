@@ -15,12 +15,13 @@ from micrograd_core.adapters.compiled import Planned
 from micrograd_core.compiler.executor import Function, counted, straight_line
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.languages import CUDA
-from micrograd_core.compiler.nests import Draw, Load, Nest, Place, Store, moved
-from micrograd_core.compiler.packs import PackPrinter, threads, width
+from micrograd_core.compiler.nests import Draw, Load, Store, moved
+from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
 from micrograd_core.compiler.passes import PASSES, by_rows, optimized
-from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.writer import Unwritten, Writer
 from micrograd_core.interpreters.raw import compose
-from micrograd_core.layout import Layout
+from micrograd_core.layout import Layout, Shape
 from micrograd_core.ops import TABLE
 from micrograd_cuda.geometry import FILLED, ceil_div
 from micrograd_cuda.kernels import OWN
@@ -32,7 +33,7 @@ PARAMETERS: Final = 3900
 LONG: Final = 2**14
 """Elements of a row that one block reduces, however few there are."""
 MOST_BUFFERS: Final = 48
-"""Of one nest: each takes a register or two."""
+"""Of one nest: each takes a register or two, and a place in the table."""
 LANGUAGE: Final = CUDA._replace(
     functions={
         name: f"{functor}::of({'{0}' if FUNCTORS[functor] in ('UNARY', 'PREDICATE') else '{0}, {1}'})"
@@ -43,7 +44,7 @@ LANGUAGE: Final = CUDA._replace(
 )
 """Functions of elements are those of the kernels for one operation."""
 KERNEL: Final = """
-struct Table {{ Long first[{count} + 1], size[{count}], at[{count}][{buffers}]; }};
+struct Table {{ Long first[{count} + 1], size[{count}], at[{addresses}]; }};
 extern "C" __global__ void __launch_bounds__({block}) {name}(const Table table) {{
 int t = 0;
 while (t + 1 < {count} && table.first[t + 1] <= static_cast<Long>(blockIdx.x)) ++t;
@@ -67,15 +68,18 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
     return LANGUAGE.covers(name, operands)
 
 
-def called(step: Step, operands: tuple[Any, ...]) -> bool:
-    """Whether a reduction stays a call: of integers, of columns, and of rows too few and long for a block each."""
-    if not TABLE[step.op].combine:
-        return False
-    (x,), axis = operands, step.params["axis"]
+def reduces_better(x: Any, axis: Shape | None) -> bool:
+    """Whether an own kernel does what nests could: of integers, columns, and rows too few and long for a block each."""
     axes = [*range(len(x.shape))] if axis is None else axis
-    length = math.prod([x.shape[i] for i in axes])
-    few = length > LONG and math.prod(x.shape) < FILLED * LONG // BLOCK
+    few = math.prod([x.shape[i] for i in axes]) > LONG and math.prod(x.shape) < FILLED * LONG // BLOCK
     return not x.dtype.is_floating or len(x.shape) - 1 not in axes or few
+
+
+def mean(k: Writer, x: Any, **params: Any) -> Any:
+    """A sum and a product, where nests compute the sum."""
+    if reduces_better(x, params["axis"]):
+        raise Unwritten("mean stays a call")
+    return k.composed("mean", (x,), params)
 
 
 class Programs(Planned):
@@ -83,154 +87,122 @@ class Programs(Planned):
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
         passes = [each for each in PASSES if each is not by_rows]
-        super().__init__(backend, optimized(program, covers, stays=backend.own, passes=passes))
+        found = optimized(program, covers, {"mean": mean}, backend.own - {"mean"}, passes)
+        super().__init__(backend, found, partial(contiguous, runtime=backend.runtime))
         self.before, self.runtime = before, backend.runtime
 
     def layout(self, x: Any) -> Any:
         """Strides in bytes, of an array that is not contiguous."""
         return x.strides if x.__class__ is self.runtime.array and not x.flags.c_contiguous else None
 
-    def contiguous(self, x: Any) -> Any:
-        """An array itself, or a copy in order."""
-        return contiguous(x, self.runtime)
-
     def plan(self, layouts: Sequence[Any]) -> Plan:
         """With the strides in elements."""
-        types = self.program.types[: self.program.inputs]
-        lie = [
-            Layout.contiguous(x.shape)
-            if each is None
-            else Layout(x.shape, tuple([n // x.dtype.itemsize for n in each]))
-            for x, each in zip(types, layouts, strict=True)
-        ]
+        lie = [Layout.contiguous(x.shape) for x in self.program.types[: self.program.inputs]]
+        for i, strides in enumerate(layouts):
+            if strides is not None:
+                size = self.program.types[i].dtype.itemsize
+                lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
+        called = lambda step, x: bool(TABLE[step.op].combine) and reduces_better(x[0], step.params["axis"])  # noqa: E731
         return plan(self.program, lie, covers, MOST_BUFFERS, 0, called)
+
+    def function(self, found: Plan) -> Callable[..., Any]:
+        """With what is known of the outputs."""
+        self.outputs = {x.number: place for place, x in enumerate(found.outputs) if isinstance(x, Ref)}
+        return super().function(found)
 
     def calls(self, run: Function, steps: Sequence[Call], found: Plan) -> None:
         """One after the other."""
+        run.scope["before"] = self.before
         for step in steps:
-            self.tell(run, found, step.results)
+            if len(step.results) == 1:
+                run.step([f"before({self.outputs.get(step.results[0], -1)})"], ())
             super().calls(run, [step], found)
-
-    def tell(self, run: Function, found: Plan, made: Sequence[int]) -> None:
-        """Say what a call is about to make."""
-        if len(made) == 1:
-            run.scope["before"] = self.before
-            run.step([f"before({_place(found, made[0])})"], ())
 
     def nests(self, run: Function, steps: Sequence[Run], found: Plan) -> None:
         """Those that are printed alike together, as many as a table holds, if none reads what another makes."""
         groups: list[Group] = []
         at: dict[int, int] = {}  # by the number of a value, the group that makes it
         for step in steps:
-            text, first = Text(step.nest), 1 + max([at.get(n, -1) for n in step.inputs], default=-1)
-            place = next((i for i in range(first, len(groups)) if groups[i].takes(text)), len(groups))
+            group, first = Group(self, step), 1 + max([at.get(n, -1) for n in step.inputs], default=-1)
+            place = next((i for i in range(first, len(groups)) if groups[i].takes(group)), len(groups))
             if place == len(groups):
-                groups.append(Group(self, text))
+                groups.append(group)
             groups[place].members.append(step)
             at |= dict.fromkeys(step.outputs, place)
         for group in groups:
-            inputs, outputs = group.ready(found)
+            inputs, outputs = group.ready(self)
             run.call(group, [*map(Ref, inputs)], outputs, True)
 
 
-def _place(found: Plan, number: int) -> int:
-    """Which output a value is."""
-    return next((j for j, x in enumerate(found.outputs) if isinstance(x, Ref) and x.number == number), -1)
+class Group:
+    """Nests that are printed alike, as one launch: at first the one of a step, which is no member yet."""
 
-
-class Text:
-    """How a nest is printed; `key` is the same for those that are one kernel."""
-
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, owner: Programs, step: Run) -> None:
+        self.before, self.runtime, self.members, nest = owner.before, owner.runtime, list[Run](), step.nest
         if not (nest.kept or nest.reduced):  # one element is a line, too
             parts = moved(nest.parts, lambda line: line._replace(place=line.place._replace(strides=(1,))))
             nest = nest._replace(kept=(1,), parts=parts)
         self.nest, self.width, self.threads = nest, width(nest), threads(nest, BLOCK)
-        lines = [line for part in nest.parts for line in part.lines]
-        reach = max([_reach(nest, line.place) for line in lines if isinstance(line, (Load, Draw, Store))])
-        small = max(reach, math.prod(nest.kept) * self.threads) + BLOCK < 2**31
+        lengths, lines = (*nest.kept, *nest.reduced), [line for part in nest.parts for line in part.lines]
+        places = [line.place for line in lines if isinstance(line, (Load, Draw, Store))]
+        reach = [abs(x.offset) + sum(abs(s) * n for s, n in zip(x.strides, lengths, strict=True)) for x in places]
+        small = max(*reach, math.prod(nest.kept) * self.threads) + BLOCK * MOST < 2**31
         self.language = LANGUAGE._replace(counter="int" if small else "Long")
-        self.size = math.prod(nest.kept)
-        self.key = self.body(True), self.language.counter, tuple([x.dtype.name for x in nest.buffers])
+        self.key = self.body(True), small, tuple([x.dtype.name for x in nest.buffers])
+        self._launches: dict[bool, Any] = {}
 
     def body(self, aligned: bool) -> str:
-        """Of one unit."""
+        """The text of one unit."""
         return PackPrinter(self.nest, self.language, BLOCK, aligned).body()
 
-    def source(self, count: int, aligned: bool) -> tuple[str, str]:
-        """The name and the source of a kernel for so many nests."""
-        language, index, nest = self.language, self.language.counter, self.nest
-        types = [language.memory.get(x.dtype.name, language.types[x.dtype.name]) for x in nest.buffers]
-        pointers = [
-            f"{'const ' * (x.role == 'in')}{type}* const p{i} = "
-            f"reinterpret_cast<{'const ' * (x.role == 'in')}{type}*>(table.at[t][{i}]);"
-            for i, (x, type) in enumerate(zip(nest.buffers, types, strict=True))
-        ]
-        unit = (ROW if nest.reduced else PACK).format(index=index, width=self.width, threads=self.threads)
-        facts = {"count": count, "buffers": len(nest.buffers), "unit": unit, "pointers": "\n".join(pointers)}
-        text = KERNEL.format(**facts, name="{name}", block=BLOCK, index=index, text=self.body(aligned))
+    def takes(self, other: Group) -> bool:
+        """Whether one more nest is printed alike, and has room in the table."""
+        each = 2 + len(self.nest.buffers)
+        return other.key == self.key and 8 * (1 + each * (len(self.members) + 1)) <= PARAMETERS
+
+    def ready(self, owner: Programs) -> tuple[list[int], list[int]]:
+        """All members are there: the values that they read, and those that they make."""
+        made = [x for step in self.members for x in zip(step.outputs, step.types, strict=True)]
+        dtypes, outputs = owner.backend.dtypes, owner.outputs
+        self._made = [(outputs.get(n, -1), type.shape, dtypes[type.dtype.name]) for n, type in made]
+        sizes, first = [math.prod(step.nest.kept) for step in self.members], [0]
+        for size in sizes:
+            units = size if self.nest.reduced else ceil_div(size, self.width)
+            first.append(first[-1] + ceil_div(units * self.threads, BLOCK))
+        self._blocks, self._head = first[-1], [*first, *sizes]
+        return [n for step in self.members for n in step.inputs], [n for n, _ in made]
+
+    def source(self, aligned: bool) -> tuple[str, str]:
+        """The name and the source of the kernel."""
+        language, count, pointers = self.language, len(self.members), list[str]()
+        reads, writes = len(self.members[0].inputs), len(self.members[0].outputs)
+        for i, x in enumerate(self.nest.buffers):
+            type = language.memory.get(x.dtype.name, language.types[x.dtype.name])
+            at = f"t * {reads} + {i}" if i < reads else f"{count * reads} + t * {writes} + {i - reads}"
+            type = f"const {type}*" if i < reads else f"{type}*"
+            pointers.append(f"{type} const p{i} = reinterpret_cast<{type}>(table.at[{at}]);")
+        known = {"index": language.counter, "width": self.width, "threads": self.threads, "block": BLOCK}
+        unit, addresses = (ROW if self.nest.reduced else PACK).format(**known), count * (reads + writes)
+        facts = {**known, "unit": unit, "pointers": "\n".join(pointers), "text": self.body(aligned)}
+        text = KERNEL.format(**facts, name="{name}", count=count, addresses=addresses)
         name = f"micrograd_nest_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         return name, LANGUAGE.preamble + text.replace("{name}", name)
 
-
-def _reach(nest: Nest, place: Place) -> int:
-    """How far from the start of a buffer elements lie, at most."""
-    lengths = (*nest.kept, *nest.reduced)
-    return abs(place.offset) + sum(abs(s) * n for s, n in zip(place.strides, lengths, strict=True))
-
-
-class Group:
-    """Nests that are printed alike, as one launch."""
-
-    def __init__(self, owner: Programs, text: Text) -> None:
-        self.text, self.runtime, self.before = text, owner.runtime, owner.before
-        self.dtypes, self.members = owner.backend.dtypes, list[Run]()
-        self._launches: dict[bool, Any] = {}
-
-    def takes(self, text: Text) -> bool:
-        """Whether one more nest is printed alike, and has room in the table."""
-        size = (len(self.members) + 1) * (2 + len(text.nest.buffers)) + 1
-        return text.key == self.text.key and size * 8 <= PARAMETERS
-
-    def ready(self, found: Plan) -> tuple[list[int], list[int]]:
-        """All members are there: the values that they read, and those that they make."""
-        self.made = [
-            (_place(found, n), type.shape, self.dtypes[type.dtype.name])
-            for step in self.members
-            for n, type in zip(step.outputs, step.types, strict=True)
-        ]
-        sizes = [math.prod(step.nest.kept) for step in self.members]
-        each = self.text.width if not self.text.nest.reduced else 1
-        first = [0]
-        for size in sizes:
-            first.append(first[-1] + ceil_div(ceil_div(size, each) * self.text.threads, BLOCK))
-        self.blocks, self._head = first[-1], [*first, *sizes]
-        self.inputs = len(self.members[0].inputs)
-        return [n for step in self.members for n in step.inputs], [n for step in self.members for n in step.outputs]
-
     def __call__(self, *given: Any) -> list[Any]:
         """The outputs."""
-        made, empty, address = list[Any](), self.runtime.empty, self.runtime.address
-        for place, shape, dtype in self.made:
-            self.before(place)
+        made, empty, address, before = list[Any](), self.runtime.empty, self.runtime.address, self.before
+        for place, shape, dtype in self._made:
+            before(place)
             made.append(empty(shape, dtype))
-        if self.blocks:
+        if self._blocks:
             arrays = [x for x in given if x.shape]
             aligned = not arrays or alignment(self.runtime, *arrays) == 16
-            places = list(map(address, given)), list(map(address, made))
-            reads, writes = self.inputs, len(made) // len(self.members)
-            numbers = [*self._head]
-            for i in range(len(self.members)):
-                numbers += places[0][i * reads : (i + 1) * reads] + places[1][i * writes : (i + 1) * writes]
-            self._launch(aligned)((self.blocks, 1), (self.runtime.struct(numbers, "Long"),))
+            launch = self._launches.get(aligned)
+            if launch is None:
+                launch = self._launches[aligned] = self.runtime.bind_source(*self.source(aligned), BLOCK)
+            numbers = [*self._head, *map(address, given), *map(address, made)]
+            launch((self._blocks, 1), (self.runtime.struct(numbers, "Long"),))
         return made
-
-    def _launch(self, aligned: bool) -> Any:
-        found = self._launches.get(aligned)
-        if found is None:
-            made = self.text.source(len(self.members), aligned)
-            found = self._launches[aligned] = self.runtime.bind_source(*made, BLOCK)
-        return found
 
 
 def function(

@@ -240,7 +240,7 @@ def test_a_transformers_step_is_of_own_kernels(
     copies = sum(name.startswith(f"micrograd_unary_Copy_{own}_{own}_") for name in names)
     assert copies == (7 if copied else 1)  # of heads beside each other, and where small operands are copied
     assert names.count("product") == (4 + 8 + 6 if copied else 4 + 8 + 6 + 5 * 2)
-    assert sum(name.startswith("micrograd_placed") for name in names) == 3
+    assert sum(name.startswith("micrograd_placed") for name in names) == (0 if jitted else 3)  # part of a nest
 
 
 def layer(gpu: Device, dtype: str) -> tuple[list[Any], list[Any]]:
@@ -562,7 +562,7 @@ def test_a_step_with_batch_norm_and_pooling_moves_nothing_for_them(jitted: bool,
     inside = names[between[0] : between[-1] + 1]
     assert not [name for name in inside if "cupy_copy" in name or "im2col" in name or "col2im" in name], inside
     counts = {part: sum(part in name for name in names) for part in ("channel_", "_pool_", "reduce_planes")}
-    assert counts == {"channel_": 8, "_pool_": 4, "reduce_planes": 1}, names
+    assert counts == {"channel_": 8, "_pool_": 4, "reduce_planes": 0 if jitted else 1}, names  # a nest
 
 
 @pytest.mark.parametrize("name", ["RMSprop", "Lion"])
@@ -577,7 +577,7 @@ def test_a_step_under_jit_takes_as_many_launches_for_all_parameters(
             p.grad = Tensor(np.full(p.shape, i - 1.5, "float32"), device=gpu, requires_grad=False)
         before = counted("launch")
         step()
-    assert counted("launch") - before == {"RMSprop": 1, "Lion": 2}[name]
+    assert counted("launch") - before == 1
 
 
 def test_every_command_about_a_model_works_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

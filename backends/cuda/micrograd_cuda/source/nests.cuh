@@ -10,3 +10,11 @@ template <class T, int V, int W> __device__ __forceinline__ Pack<T, V> part(cons
         if (v < count) pack.at[v] = from[v];
     return pack;
 }
+
+// A float that is rounded as a double when it is rounded once more, to fewer digits: its last digit says what is missing.
+#ifndef MICROGRAD_HOST
+__device__ __forceinline__ float to_odd(double x) {
+    const float below = __double2float_rz(x);
+    return static_cast<double>(below) == x || x != x ? below : from_bits(to_bits(below) | 1u);
+}
+#endif

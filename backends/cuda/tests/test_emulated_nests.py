@@ -1,4 +1,4 @@
-"""Elementwise steps in a row as one kernel, on the emulated GPU: the same numbers as one kernel for each."""
+"""Programs as nests, on the emulated GPU: the same numbers as one kernel for each step, and fewer launches."""
 
 from __future__ import annotations
 
@@ -193,3 +193,74 @@ def test_what_is_spread_is_read_as_it_was(gpu: Device, recorded: Any) -> None:
         f()
         assert f().tolist() == (12 * a).tolist()
         assert not [name for name in kernels(recorded(f)) if name.startswith("cupy")]
+
+
+ROWS = [
+    ((5,), (0,)), ((3, 4), (1,)), ((64, 70), (1,)), ((2, 5000), (1,)), ((3, 1030), (1,)), ((4, 3, 8), (0, 2)),
+    ((3, 5, 33), (1, 2)), ((1, 1), (1,)), ((300, 64), (1,)), ((0, 4), (1,)),
+]  # fmt: skip
+CLOSE = {"float16": 3e-2, "bfloat16": 2e-1, "float32": 2e-5, "float64": 1e-12}
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize(("shape", "axes"), ROWS)
+def test_rows_are_reduced_by_all_their_threads(
+    shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, gpu: Device, recorded: Any
+) -> None:
+    """Sums, extremes and products that hang together, of rows of any length, are one launch."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=each).astype("float32") for each in (shape, shape[-1:])]
+
+    def f(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        z = x * y
+        largest = z.max(axis=axes, keepdims=True)
+        e = (z - largest).exp()
+        whole = e.sum(axis=axes, keepdims=True)
+        mean = z.mean(axis=axes)
+        return e / whole, FUNCTIONS["squeeze"](whole, axis=axes), mean, x.min(axis=axes) + 1.0, largest * 2.0
+
+    jitted = jit(f)
+    with no_grad():
+        here = [asarray(a, device=gpu).astype(dtype) for a in arrays]
+        exact = f(*(x.to("cpu").astype("float64") for x in here))
+        for _ in range(2):
+            for x, y in zip(jitted(*here), exact, strict=True):
+                assert x.shape == y.shape
+                np.testing.assert_allclose(x.astype("float64").numpy(), y.numpy(), rtol=CLOSE[dtype], atol=CLOSE[dtype])
+        assert len(kernels(recorded(lambda: jitted(*here)))) == (1 if shape[0] else 0)
+
+
+@pytest.mark.parametrize("shape", [(70_000,), (3, 20_000), (64, 8), (5, 3, 2)])
+def test_columns_and_few_long_rows_are_reduced_by_own_kernels(
+    shape: tuple[int, ...], gpu: Device, recorded: Any
+) -> None:
+    """Of which one block has too much to do, or threads that lie apart in memory."""
+    axis = -1 if shape[-1] > 100 else 0
+    a = np.random.default_rng(0).integers(-3, 4, shape).astype("float32")
+    f = jit(lambda x: (x * 2.0).sum(axis=axis) + 1.0)
+    with no_grad():
+        x = asarray(a, device=gpu)
+        assert f(x).tolist() == ((2 * a).sum(axis=axis) + 1).tolist()
+        assert any("reduce_" in name for name in kernels(recorded(lambda: f(x))))
+
+
+def test_what_is_no_float_is_part_of_a_nest(gpu: Device, recorded: Any) -> None:
+    """Comparisons, choices, integers, casts and counters; rounded once on the way from float64 to halves."""
+    a = np.random.default_rng(0).normal(size=(6, 40)) * 100
+    half = np.nextafter(np.float64(1 + 2**-11), 2)  # more than half way: float32 in between would lose that
+    a[0, :2] = half, -half
+
+    def f(x: Tensor) -> tuple[Tensor, ...]:
+        whole = x.astype("int32")
+        odd = (whole & 1) == 1
+        chosen = FUNCTIONS["where"](odd & (x > 0.0), x, -whole.astype("float64"))
+        return chosen, odd, whole.astype("uint8"), x.astype("float16"), x.astype("bfloat16"), x.mT[::-1] * 2.0
+
+    jitted = jit(f)
+    with no_grad():
+        found, expected = (g(asarray(a, device=device)) for g, device in ((jitted, gpu), (f, "cpu")))
+        for x, y in zip(found, expected, strict=True):
+            assert x.dtype is y.dtype
+            assert x.tolist() == y.tolist()
+        x = asarray(a, device=gpu)
+        assert not [name for name in kernels(recorded(lambda: jitted(x))) if not name.startswith("micrograd_nest")]
