@@ -13,7 +13,8 @@ import math
 from typing import Final
 
 from micrograd_core.compiler.languages import Language
-from micrograd_core.compiler.nests import Draw, Load, Nest, Part, Place, Reduce, Store
+from micrograd_core.compiler.nests import Compute, Draw, Load, Nest, Part, Place, Reduce, Store
+from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.text import Printer
 
 BYTES: Final = 16
@@ -58,6 +59,14 @@ class PackPrinter(Printer):
         self.head: list[str] = []  # what comes before the lines of a pack's elements, and after
         self.tail: list[str] = []
         self.inner = True
+        lines = [line for part in nest.parts for line in part.lines]
+        given = [x for line in lines if isinstance(line, Compute) for x in line.operands]
+        given += [line.operand for line in lines if isinstance(line, Reduce)]
+        self.read = {x.number for x in given if isinstance(x, Ref)}
+
+    def let(self, result: Ref, x: str, rounded: bool = False) -> None:
+        """A value of the nest; one that is only stored is rounded there."""
+        super().let(result, x, rounded and result.number in self.read)
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
