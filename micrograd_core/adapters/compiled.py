@@ -351,8 +351,7 @@ class Planned:
 
     def plan(self, layouts: Sequence[Any]) -> Plan:
         """The plan for such inputs."""
-        found: Plan = self.backend._plan(self.program, layouts)
-        return found
+        return self.backend._plan(self.program, layouts)  # type: ignore[no-any-return]
 
     def function(self, found: Plan) -> Callable[..., Any]:
         """A plan as a Python function with a line for each nest and each call."""

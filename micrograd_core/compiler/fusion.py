@@ -107,14 +107,9 @@ class Fusion:
     """The work of `plan`."""
 
     def __init__(
-        self,
-        program: Program,
-        layouts: Sequence[Layout],
-        covers: Callable[..., bool],
-        most_buffers: int,
-        row_bytes: int,
-        called: Callable[[Step, tuple[Any, ...]], bool],
-    ) -> None:
+        self, program: Program, layouts: Sequence[Layout], covers: Callable[..., bool], most_buffers: int,
+        row_bytes: int, called: Callable[[Step, tuple[Any, ...]], bool],
+    ) -> None:  # fmt: skip
         self.most_buffers, self.row_bytes = most_buffers, row_bytes
         self.layouts = dict(enumerate(layouts))  # of values that need not be contiguous
         self.covers, self.values = covers, list[Node]()

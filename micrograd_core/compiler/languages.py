@@ -64,6 +64,10 @@ class Language(NamedTuple):
             return True
         return name in ANY or (name in ARITHMETIC and dtype is not bool_) or (name in BITWISE and not dtype.is_floating)
 
+    def memory_of(self, dtype: DType) -> str:
+        """The type of a number in a buffer."""
+        return self.memory.get(dtype.name, self.types[dtype.name])
+
     def number(self, x: Any, dtype: DType) -> str:
         """A known number."""
         if dtype is bool_:

@@ -3,8 +3,8 @@
 Where nothing is reduced, a unit is a pack of `width` elements that lie next to each other along the last axis. Else it
 is a row, which `threads` threads share: each takes every so-manyth pack of it, and all of them get what is reduced. The
 body uses ``u``, the unit; ``lane``, the thread's place among those of its row; and ``count``, how many elements the
-pack has. The language's preamble has what moves packs and reduces: ``part``, ``put``, ``widen_all``, ``narrow_all``,
-``narrowed`` and ``reduce``.
+pack has. The language's preamble has what moves packs and reduces: ``part`` and ``put`` for packs, ``unpack`` and
+``packed``, ``number`` and ``element`` between memory and lines, and ``reduce``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from typing import Final
 
 from micrograd_core.compiler.languages import Language
-from micrograd_core.compiler.nests import Compute, Draw, Load, Nest, Part, Place, Reduce, Store
+from micrograd_core.compiler.nests import Compute, Load, Nest, Part, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.text import Printer
 
@@ -30,7 +30,7 @@ FUNCTORS: Final = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
 
 def is_line(nest: Nest) -> bool:
     """Whether memory is read and written in order, so that the last pack may have fewer elements."""
-    lines = [line for part in nest.parts for line in part.lines if isinstance(line, (Load, Store, Draw))]
+    lines = [line for part in nest.parts for line in part.lines if isinstance(line, (Load, Store))]
     return not nest.reduced and len(nest.kept) == 1 and all(line.place.strides[0] in (0, 1) for line in lines)
 
 
@@ -43,8 +43,8 @@ def width(nest: Nest) -> int:
 
 def threads(nest: Nest, most: int) -> int:
     """How many threads share a row: a power of two, up to `most`."""
-    packs = math.prod(nest.reduced) // width(nest) if nest.reduced else 1
-    return min(most, 1 << (max(-(-packs // TURNS), 1) - 1).bit_length())
+    packs = math.prod(nest.reduced) // width(nest)
+    return min(most, 1 << (max(packs - 1, 0) // TURNS).bit_length())
 
 
 class PackPrinter(Printer):
@@ -59,9 +59,8 @@ class PackPrinter(Printer):
         self.head: list[str] = []  # what comes before the lines of a pack's elements, and after
         self.tail: list[str] = []
         self.inner = True
-        lines = [line for part in nest.parts for line in part.lines]
-        given = [x for line in lines if isinstance(line, Compute) for x in line.operands]
-        given += [line.operand for line in lines if isinstance(line, Reduce)]
+        lines = [line for part in nest.parts for line in part.lines if isinstance(line, (Compute, Reduce))]
+        given = [x for line in lines for x in getattr(line, "operands", line[2:])]
         self.read = {x.number for x in given if isinstance(x, Ref)}
 
     def let(self, result: Ref, x: str, rounded: bool = False) -> None:
@@ -72,50 +71,39 @@ class PackPrinter(Printer):
 
     def place(self, buffer: int | None, place: Place) -> str:
         """That of element ``w`` of a pack."""
-        step = place.strides[-1] if place.strides else 0
-        return self.beginning(place) + (f" + {self.integer(step)} * w" if step else "")
+        return self.beginning(place) + "".join([f" + {step} * w" for step in place.strides[-1:] if step])
 
     def beginning(self, place: Place) -> str:
         """That of the first element: the counter of the last axis counts packs."""
-        strides = (*place.strides[:-1], *(each * self.width for each in place.strides[-1:]))
-        return super().place(None, Place(place.offset, strides))
-
-    def names_of(self, buffer: int) -> tuple[str, str]:
-        """The types of a number in memory and in a line."""
-        name = self.nest.buffers[buffer].dtype.name
-        type = self.language.types[name]
-        return self.language.memory.get(name, type), type
+        return super().place(
+            None, Place(place.offset, (*place.strides[:-1], *(each * self.width for each in place.strides[-1:])))
+        )
 
     def loaded(self, buffer: int, place: Place) -> str:
         """An element; neighbours are read together."""
-        dtype, (memory, type) = self.nest.buffers[buffer].dtype, self.names_of(buffer)
-        wide = "widen({})" if dtype.is_floating else "{}"
+        dtype = self.nest.buffers[buffer].dtype
         if place.strides[-1:] != (1,):
-            return wide.format(super().loaded(buffer, place))
+            return f"number({super().loaded(buffer, place)})"
         name = self.packs.get((buffer, place))
         if name is None:
             name = self.packs[buffer, place] = f"q{len(self.names)}"
             whole = self.aligned and not any(each % self.width for each in (place.offset, *place.strides[:-1]))
-            together = min(self.width, BYTES // dtype.itemsize) if whole else 1
-            together = together if together * dtype.itemsize >= 4 else 1
-            given = f"part<{memory}, {self.width}, {together}>(p{buffer} + {self.beginning(place)}, count)"
-            lines = [f"{type} {name}[{self.width}];", f"widen_all({given}, {name});"]
-            self.head += lines if dtype.is_floating else [f"const Pack<{memory}, {self.width}> {name} = {given};"]
-        return f"{name}[w]" if dtype.is_floating else f"{name}.at[w]"
+            facts = f"{self.language.memory_of(dtype)}, {self.width}, {str(whole).lower()}"
+            self.head.append(f"{self.language.types[dtype.name]} {name}[{self.width}];")
+            self.head.append(f"unpack(part<{facts}>(p{buffer} + {self.beginning(place)}, count), {name});")
+        return f"{name}[w]"
 
     def store(self, buffer: int, place: Place, x: str) -> None:
         """Write an element; neighbours are written together, and what there is once a row by one thread."""
-        floating, (memory, type) = self.nest.buffers[buffer].dtype.is_floating, self.names_of(buffer)
+        dtype, name = self.nest.buffers[buffer].dtype, f"r{buffer}"
+        memory = self.language.memory_of(dtype)
         if place.strides[-1:] != (1,):
             once = "if (lane == 0) " if self.nest.reduced and not self.inner else ""
-            x = f"narrowed<{memory}>({x})" if floating else x
-            self.lines.append(f"{once}p{buffer}[{self.place(buffer, place)}] = {x};")
+            self.lines.append(f"{once}p{buffer}[{self.place(buffer, place)}] = element<{memory}>({x});")
             return
-        name = f"r{buffer}"
-        self.head.append(f"{type} {name}[{self.width}];" if floating else f"Pack<{memory}, {self.width}> {name};")
-        self.lines.append(f"{name}[w] = {x};" if floating else f"{name}.at[w] = {x};")
-        whole = f"narrow_all<{memory}, {self.width}>({name})" if floating else name
-        self.tail.append(f"put(p{buffer} + {self.beginning(place)}, count, {whole});")
+        self.head.append(f"{self.language.types[dtype.name]} {name}[{self.width}];")
+        self.lines.append(f"{name}[w] = {x};")
+        self.tail.append(f"put(p{buffer} + {self.beginning(place)}, count, packed<{memory}>({name}));")
 
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import copysign, prod
 from types import MappingProxyType
 from typing import Any, Final
@@ -26,14 +26,11 @@ from micrograd_core.ops.record import APART, CALL, NEST
 from micrograd_core.ops.shared import is_scalar
 from micrograd_core.support.powers import POWERS
 
-Compositions = Mapping[str, Callable[..., Any]]
+Compositions = Mapping[str, Callable[..., Any] | None]
 
 
 def expand(
-    program: Program,
-    covers: Callable[[str, tuple[Any, ...]], bool],
-    compositions: Compositions = MappingProxyType({}),
-    stays: Container[str] = (),
+    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
 ) -> Program:
     """Operations become the primitives that they are composed of; where one is missing, they stay calls.
 
@@ -42,10 +39,10 @@ def expand(
     covers : function
         Whether a line of a device's nests computes an operation, ``(name, operands)``.
     compositions : mapping, optional
-        A device's own ones, ``(k, *operands, **params)``, in place of the op table's.
-    stays : container of str, optional
-        Operations that a device has better kernels for than nests: they stay calls.
+        A device's own ones, ``(k, *operands, **params)``, in place of the op table's; ``None`` for an operation that
+        stays a call.
     """
+    stays = {name for name, own in compositions.items() if own is None}
 
     def primitive(name: str, operands: tuple[Any, ...]) -> bool:
         return role(name, operands, covers) != CALL
@@ -248,16 +245,12 @@ PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, 
 
 
 def optimized(
-    program: Program,
-    covers: Callable[[str, tuple[Any, ...]], bool],
-    compositions: Compositions = MappingProxyType({}),
-    stays: Container[str] = (),
-    passes: Sequence[Callable[[Program], Program]] = PASSES,
+    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
 ) -> Program:
     """A typed program after all passes, for a device whose nests compute what it `covers`; the rest as of `expand`."""
-    found = expand(program, covers, compositions, stays)
+    found = expand(program, covers, compositions)
     after = {"as traced": program, "expand": found}
-    for each in passes:
+    for each in PASSES:
         found = after[each.__name__] = each(found)
     after["apart"] = found = apart(found, program)
     if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):

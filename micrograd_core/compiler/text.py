@@ -192,7 +192,7 @@ class Printer:
         nest, language, kept = self.nest, self.language, len(self.nest.kept)
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
-                type = language.memory.get(buffer.dtype.name, language.types[buffer.dtype.name])
+                type = language.memory_of(buffer.dtype)
                 self.lines.append(language.scratch.format(T=type, name=f"p{i}", n=self.integer(buffer.size or 1)))
         self.counters("u", 0, nest.kept)
         for part in nest.parts:

@@ -17,8 +17,8 @@ from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.languages import CUDA
 from micrograd_core.compiler.nests import Draw, Load, Store, moved
 from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
-from micrograd_core.compiler.passes import PASSES, by_rows, optimized
-from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.passes import optimized
+from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.writer import Unwritten, Writer
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
@@ -68,16 +68,23 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
     return LANGUAGE.covers(name, operands)
 
 
-def reduces_better(x: Any, axis: Shape | None) -> bool:
-    """Whether an own kernel does what nests could: of integers, columns, and rows too few and long for a block each."""
-    axes = [*range(len(x.shape))] if axis is None else axis
-    few = math.prod([x.shape[i] for i in axes]) > LONG and math.prod(x.shape) < FILLED * LONG // BLOCK
-    return not x.dtype.is_floating or len(x.shape) - 1 not in axes or few
+def of_columns(x: Any, axis: Shape | None) -> bool:
+    """Whether a reduction is one of columns, or of no floats: those have own kernels."""
+    return not x.dtype.is_floating or (axis is not None and len(x.shape) - 1 not in axis)
+
+
+def called(step: Step, operands: tuple[Any, ...]) -> bool:
+    """Whether a reduction stays a call, as those of rows do that are too few and long for a block each."""
+    if not TABLE[step.op].combine:
+        return False
+    (x,), axis = operands, step.params["axis"]
+    few = math.prod(x.shape if axis is None else [x.shape[i] for i in axis]) > LONG
+    return of_columns(x, axis) or (few and math.prod(x.shape) < FILLED * LONG // BLOCK)
 
 
 def mean(k: Writer, x: Any, **params: Any) -> Any:
     """A sum and a product, where nests compute the sum."""
-    if reduces_better(x, params["axis"]):
+    if of_columns(x, params["axis"]):
         raise Unwritten("mean stays a call")
     return k.composed("mean", (x,), params)
 
@@ -86,8 +93,7 @@ class Programs(Planned):
     """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
-        passes = [each for each in PASSES if each is not by_rows]
-        found = optimized(program, covers, {"mean": mean}, backend.own - {"mean"}, passes)
+        found = optimized(program, covers, {**dict.fromkeys(backend.own), "mean": mean})
         super().__init__(backend, found, partial(contiguous, runtime=backend.runtime))
         self.before, self.runtime = before, backend.runtime
 
@@ -102,7 +108,6 @@ class Programs(Planned):
             if strides is not None:
                 size = self.program.types[i].dtype.itemsize
                 lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
-        called = lambda step, x: bool(TABLE[step.op].combine) and reduces_better(x[0], step.params["axis"])  # noqa: E731
         return plan(self.program, lie, covers, MOST_BUFFERS, 0, called)
 
     def function(self, found: Plan) -> Callable[..., Any]:
@@ -177,9 +182,8 @@ class Group:
         language, count, pointers = self.language, len(self.members), list[str]()
         reads, writes = len(self.members[0].inputs), len(self.members[0].outputs)
         for i, x in enumerate(self.nest.buffers):
-            type = language.memory.get(x.dtype.name, language.types[x.dtype.name])
+            type = f"{'const ' * (i < reads)}{language.memory_of(x.dtype)}*"
             at = f"t * {reads} + {i}" if i < reads else f"{count * reads} + t * {writes} + {i - reads}"
-            type = f"const {type}*" if i < reads else f"{type}*"
             pointers.append(f"{type} const p{i} = reinterpret_cast<{type}>(table.at[{at}]);")
         known = {"index": language.counter, "width": self.width, "threads": self.threads, "block": BLOCK}
         unit, addresses = (ROW if self.nest.reduced else PACK).format(**known), count * (reads + writes)
