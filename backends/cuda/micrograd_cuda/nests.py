@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from micrograd_core.compiler.nests import Draw, Load, Store, moved
 from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, Step
-from micrograd_core.compiler.writer import Unwritten, Writer
+from micrograd_core.compiler.writer import Writer, rewritten
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
 from micrograd_core.ops import TABLE
@@ -68,32 +68,42 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
     return LANGUAGE.covers(name, operands)
 
 
-def of_columns(x: Any, axis: Shape | None) -> bool:
-    """Whether a reduction is one of columns, or of no floats: those have own kernels."""
-    return not x.dtype.is_floating or (axis is not None and len(x.shape) - 1 not in axis)
+def of_rows(x: Any, axis: Shape | None) -> bool:
+    """Whether a reduction of floats is one of last axes: columns and planes have own kernels."""
+    return x.dtype.is_floating and (axis is None or sorted(axis) == [*range(len(x.shape) - len(axis), len(x.shape))])
 
 
-def called(step: Step, operands: tuple[Any, ...]) -> bool:
-    """Whether a reduction stays a call, as those of rows do that are too few and long for a block each."""
+def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
+    """Whether a reduction stays a call: of rows too few and long for a block each, and of what no nest reads or makes.
+
+    `used` are the values that elementwise steps read.
+    """
     if not TABLE[step.op].combine:
         return False
     (x,), axis = operands, step.params["axis"]
     few = math.prod(x.shape if axis is None else [x.shape[i] for i in axis]) > LONG
-    return of_columns(x, axis) or (few and math.prod(x.shape) < FILLED * LONG // BLOCK)
+    alone = x.role != "elementwise" and x.number not in used
+    return alone or not of_rows(x, axis) or (few and math.prod(x.shape) < FILLED * LONG // BLOCK)
 
 
-def mean(k: Writer, x: Any, **params: Any) -> Any:
-    """A sum and a product, where nests compute the sum."""
-    if of_columns(x, params["axis"]):
-        raise Unwritten("mean stays a call")
-    return k.composed("mean", (x,), params)
+def with_sums(program: Program) -> Program:
+    """Means of rows that elementwise steps make become sums, which nests compute."""
+    makers = {n: step.op for step, made in program.numbered() for n in made}
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
+        if step.op != "mean" or not of_rows(operands[0], step.params["axis"]):
+            return None
+        maker = TABLE.get(makers.get(step.operands[0].number, ""))
+        return k.composed("mean", operands, step.params) if maker and maker.kind == "elementwise" else None
+
+    return rewritten(program, rule)
 
 
 class Programs(Planned):
     """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
-        found = optimized(program, covers, {**dict.fromkeys(backend.own), "mean": mean})
+        found = optimized(with_sums(program), covers, dict.fromkeys(backend.own))
         super().__init__(backend, found, partial(contiguous, runtime=backend.runtime))
         self.before, self.runtime = before, backend.runtime
 
@@ -108,7 +118,9 @@ class Programs(Planned):
             if strides is not None:
                 size = self.program.types[i].dtype.itemsize
                 lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
-        return plan(self.program, lie, covers, MOST_BUFFERS, 0, called)
+        steps = [step for step in self.program.steps if TABLE[step.op].kind == "elementwise"]
+        used = {x.number for step in steps for x in step.operands if isinstance(x, Ref)}
+        return plan(self.program, lie, covers, MOST_BUFFERS, 0, partial(called, used))
 
     def function(self, found: Plan) -> Callable[..., Any]:
         """With what is known of the outputs."""

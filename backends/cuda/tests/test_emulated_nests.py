@@ -196,7 +196,7 @@ def test_what_is_spread_is_read_as_it_was(gpu: Device, recorded: Any) -> None:
 
 
 ROWS = [
-    ((5,), (0,)), ((3, 4), (1,)), ((64, 70), (1,)), ((2, 5000), (1,)), ((3, 1030), (1,)), ((4, 3, 8), (0, 2)),
+    ((5,), (0,)), ((3, 4), (1,)), ((64, 70), (1,)), ((2, 5000), (1,)), ((3, 1030), (1,)),
     ((3, 5, 33), (1, 2)), ((1, 1), (1,)), ((300, 64), (1,)), ((0, 4), (1,)),
 ]  # fmt: skip
 CLOSE = {"float16": 3e-2, "bfloat16": 2e-1, "float32": 2e-5, "float64": 1e-12}
@@ -230,18 +230,32 @@ def test_rows_are_reduced_by_all_their_threads(
         assert len(kernels(recorded(lambda: jitted(*here)))) == (1 if shape[0] else 0)
 
 
-@pytest.mark.parametrize("shape", [(70_000,), (3, 20_000), (64, 8), (5, 3, 2)])
-def test_columns_and_few_long_rows_are_reduced_by_own_kernels(
-    shape: tuple[int, ...], gpu: Device, recorded: Any
+OWN: list[tuple[tuple[int, ...], Any]] = [
+    ((70_000,), -1), ((3, 20_000), -1), ((64, 8), 0), ((5, 3, 2), 0), ((4, 3, 8), (0, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "axis"), OWN)
+def test_columns_planes_and_few_long_rows_are_reduced_by_own_kernels(
+    shape: tuple[int, ...], axis: Any, gpu: Device, recorded: Any
 ) -> None:
     """Of which one block has too much to do, or threads that lie apart in memory."""
-    axis = -1 if shape[-1] > 100 else 0
     a = np.random.default_rng(0).integers(-3, 4, shape).astype("float32")
     f = jit(lambda x: (x * 2.0).sum(axis=axis) + 1.0)
     with no_grad():
         x = asarray(a, device=gpu)
         assert f(x).tolist() == ((2 * a).sum(axis=axis) + 1).tolist()
         assert any("reduce_" in name for name in kernels(recorded(lambda: f(x))))
+
+
+@pytest.mark.parametrize("function", ["sum", "mean"])
+def test_what_no_nest_makes_or_reads_is_reduced_by_its_own_kernel(function: str, gpu: Device, recorded: Any) -> None:
+    f = jit(lambda x: getattr(x, function)(axis=1))
+    with no_grad():
+        x = asarray(np.ones((4, 64), "float32"), device=gpu)
+        assert f(x).tolist() == [64.0 if function == "sum" else 1.0] * 4
+        (name,) = kernels(recorded(lambda: f(x)))
+        assert "reduce_rows" in name
 
 
 def test_what_is_no_float_is_part_of_a_nest(gpu: Device, recorded: Any) -> None:
