@@ -18,14 +18,13 @@ from micrograd_core.compiler.languages import CUDA
 from micrograd_core.compiler.nests import Draw, Load, Store, moved
 from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
 from micrograd_core.compiler.passes import optimized
-from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.writer import Writer, rewritten
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
-from micrograd_core.ops import TABLE
 from micrograd_cuda.geometry import FILLED, ceil_div
 from micrograd_cuda.kernels import OWN
-from micrograd_cuda.operands import alignment, contiguous
+from micrograd_cuda.operands import alignment, contiguous, is_operation
 from micrograd_cuda.units import BLOCK, FUNCTORS, source
 
 PARAMETERS: Final = 3900
@@ -38,7 +37,7 @@ LANGUAGE: Final = CUDA._replace(
     functions={
         name: f"{functor}::of({'{0}' if FUNCTORS[functor] in ('UNARY', 'PREDICATE') else '{0}, {1}'})"
         for name, functor in OWN.items()
-        if name in TABLE and name not in ("copy", "gelu", "gelu_gradient", "nextafter")
+        if is_operation(name) and name not in ("copy", "gelu", "gelu_gradient", "nextafter")
     },
     preamble=source("nests") + CUDA.preamble,
 )
@@ -78,7 +77,7 @@ def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
 
     `used` are the values that elementwise steps read.
     """
-    if not TABLE[step.op].combine:
+    if not operation(step.op).combine:
         return False
     (x,), axis = operands, step.params["axis"]
     few = math.prod(x.shape if axis is None else [x.shape[i] for i in axis]) > LONG
@@ -93,8 +92,8 @@ def with_sums(program: Program) -> Program:
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
         if step.op != "mean" or not of_rows(operands[0], step.params["axis"]):
             return None
-        maker = TABLE.get(makers.get(step.operands[0].number, ""))
-        return k.composed("mean", operands, step.params) if maker and maker.kind == "elementwise" else None
+        elementwise = operation(makers.get(step.operands[0].number, "sum")).kind == "elementwise"
+        return k.composed("mean", operands, step.params) if elementwise else None
 
     return rewritten(program, rule)
 
@@ -118,7 +117,7 @@ class Programs(Planned):
             if strides is not None:
                 size = self.program.types[i].dtype.itemsize
                 lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
-        steps = [step for step in self.program.steps if TABLE[step.op].kind == "elementwise"]
+        steps = [step for step in self.program.steps if operation(step.op).kind == "elementwise"]
         used = {x.number for step in steps for x in step.operands if isinstance(x, Ref)}
         return plan(self.program, lie, covers, MOST_BUFFERS, 0, partial(called, used))
 

@@ -100,7 +100,7 @@ def test_a_nest_of_each_family_compiles(name: str, architecture: str) -> None:
                 _, source = group.source(aligned)
                 made = nvrtc.compile_text(source, architecture, OPTIONS)
                 assert made.registers <= 128
-                assert made.spilled <= 8, f"{made.spilled} bytes of {dtype}"  # around a division of float64, or of halves
+                assert made.spilled <= 8, f"{made.spilled} bytes of {dtype}"  # around divisions
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
