@@ -15,7 +15,7 @@ import numpy as np
 
 import nvrtc
 from emulated import translate
-from host import FOLDER, Arrays, HostRuntime
+from host import BEYOND, FOLDER, Arrays, HostRuntime
 from micrograd_cuda import kernels, units
 from micrograd_cuda.runtime import OPTIONS
 from micrograd_cuda.units import Unit, name_of_kernel
@@ -71,6 +71,8 @@ class CountedRuntime(HostRuntime):
             counted[:] = [0, 0, 0]
             failure = run((ctypes.c_uint * 6)(*grid, 1, block, 1, 1), ctypes.c_size_t(0), shared, pointers)
             assert failure is None, failure
+            for memory, end in self._recent:
+                assert memory[end : end + len(BEYOND)].tobytes() == BEYOND, f"{name} wrote beyond the end of an array"
             self.done.append(Counts(1, *counted, made.registers, made.spilled))
 
         return launch

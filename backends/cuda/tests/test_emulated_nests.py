@@ -230,6 +230,21 @@ def test_rows_are_reduced_by_all_their_threads(
         assert len(kernels(recorded(lambda: jitted(*here)))) == (1 if shape[0] else 0)
 
 
+def test_a_nest_that_reads_another_waits_for_it(gpu: Device, recorded: Any) -> None:
+    """Although they are printed alike, and one launch computes those that do not wait for each other."""
+    a = np.random.default_rng(0).normal(size=(2, 32, 32)).astype("float32")
+
+    def turned(x: Tensor) -> Tensor:
+        return (x.mT * 0.5).exp()
+
+    f = jit(lambda x, y: (turned(turned(x)), turned(turned(y))))
+    with no_grad():
+        x, y = (asarray(each, device=gpu) for each in a)
+        for found, each in zip(f(x, y), a, strict=True):
+            np.testing.assert_allclose(found.numpy(), np.exp(np.exp(each * 0.5) * 0.5), rtol=1e-6)
+        assert len(kernels(recorded(lambda: f(x, y)))) == 2
+
+
 OWN: list[tuple[tuple[int, ...], Any]] = [
     ((70_000,), -1), ((3, 20_000), -1), ((64, 8), 0), ((5, 3, 2), 0), ((4, 3, 8), (0, 2)),
 ]  # fmt: skip

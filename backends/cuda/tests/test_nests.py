@@ -164,6 +164,23 @@ def test_rows_are_read_by_packs_and_written_once() -> None:
     assert found.read <= 4.1 * given[0].nbytes
 
 
+def test_packs_that_lie_between_multiples_of_their_size_are_read_by_elements() -> None:
+    """Such as rows of a slice: a GPU refuses to load these at once."""
+
+    def text(f: Composition, shape: tuple[int, ...]) -> str:
+        program = written(f, [(shape, DTYPES["float32"])], {})
+        assert program is not None
+        owner = nests.Programs(Backend(), program, lambda place: None)
+        (step,) = owner.plan([None]).steps
+        assert isinstance(step, Run)
+        return nests.Group(owner, step).body(True)
+
+    whole = slice(0, 8, 1)
+    assert "part<float, 4, true>" in text(lambda k, x: k.exp(k.getitem(x, key=(whole, slice(4, 12, 1)))), (8, 16))
+    assert "part<float, 4, false>" in text(lambda k, x: k.exp(k.getitem(x, key=(whole, slice(1, 9, 1)))), (8, 16))
+    assert "part<float, 4, false>" in text(lambda k, x: k.exp(k.getitem(x, key=(whole, slice(0, 8, 1)))), (8, 17))
+
+
 def test_what_begins_anywhere_is_read_so() -> None:
     """By elements where memory begins between multiples of 16 bytes, and nothing beyond its end."""
     backend = Backend()
