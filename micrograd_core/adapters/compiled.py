@@ -28,7 +28,7 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
 from micrograd_core.adapters.strided import MAPS, Strided, StridedBackend
-from micrograd_core.compiler.executor import Function, bound, counted
+from micrograd_core.compiler.executor import Function, bound, counted, straight_line
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, Language
 from micrograd_core.compiler.lengths import Axis, Length, actual
@@ -305,49 +305,8 @@ class CompiledBackend(StridedBackend):
     def compile(self, program: Program) -> Callable[..., Any]:
         """A program as nests and calls, planned for each layout of its inputs."""
         if not program.types:
-            run = Function(program.inputs)
-            for step, made in program.numbered():
-                parts = operation(step.op).parts is not None
-                run.call(
-                    bound(step, self.kernel, partial(compose, backend=self), self.dtypes), step.operands, made, parts
-                )
-            return counted(run.made(run.source(program.outputs)), program.inputs)
-        whole, plans = optimized(program, self.language.covers), dict[Any, Callable[..., Any]]()
-
-        def call(*handles: Strided) -> Any:
-            layouts = tuple([_from_zero(x.layout) for x in handles])
-            run = plans.get(layouts)
-            if run is None:
-                with BUILDING:
-                    if len(plans) >= LAYOUTS and layouts not in plans:
-                        handles = tuple([self.kernels["copy"](x) for x in handles])
-                        layouts = tuple([_from_zero(x.layout) for x in handles])
-                    if layouts not in plans:
-                        plans[layouts] = self._planned(self._plan(whole, layouts), program.inputs)
-                    run = plans[layouts]
-            return run(*handles)
-
-        return counted(call, program.inputs)
-
-    def _planned(self, found: Plan, inputs: int) -> Callable[..., Any]:
-        """A plan as a Python function with a line for each nest and each call."""
-        if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
-            print(found, file=sys.stderr)
-        run = Function(inputs)
-        for step in found.steps:
-            if isinstance(step, Call):
-                parts = operation(step.op).parts is not None
-                run.call(
-                    bound(step, self.kernel, partial(compose, backend=self), self.dtypes),
-                    step.operands,
-                    step.results,
-                    parts,
-                )
-                turned = [n for n in step.results if n in found.contiguous]
-                run.step([f"v{n} = {run.constant(self._contiguous)}(v{n})" for n in turned], turned)
-            else:
-                run.call(partial(self._nest, step), [*map(Ref, step.inputs)], step.outputs, True)
-        return run.made(run.source(found.outputs))
+            return straight_line(program, self.kernel, partial(compose, backend=self), self.dtypes)
+        return counted(Planned(self, optimized(program, self.language.covers), self._contiguous), program.inputs)
 
     def _nest(self, step: Run, *given: Strided) -> tuple[Strided, ...]:
         """Run one nest of a plan."""
@@ -362,6 +321,62 @@ class CompiledBackend(StridedBackend):
         return x if x.layout.is_contiguous else self.kernels["copy"](x)
 
 
+class Planned:
+    """A program as a function of handles, which is planned for each of their layouts, up to `LAYOUTS`.
+
+    `contiguous` gives a handle whose elements lie in order.
+    """
+
+    def __init__(self, backend: Any, program: Program, contiguous: Callable[[Any], Any]) -> None:
+        self.backend, self.program, self.contiguous = backend, program, contiguous
+        self.runs: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *handles: Any) -> Any:
+        """The results."""
+        layouts = tuple(map(self.layout, handles))
+        run = self.runs.get(layouts)
+        if run is None:
+            with BUILDING:
+                if len(self.runs) >= LAYOUTS and layouts not in self.runs:
+                    handles = tuple(map(self.contiguous, handles))
+                    layouts = tuple(map(self.layout, handles))
+                if layouts not in self.runs:
+                    self.runs[layouts] = self.function(self.plan(layouts))
+                run = self.runs[layouts]
+        return run(*handles)
+
+    def layout(self, x: Any) -> Any:
+        """How a handle lies, from its own first element."""
+        return Layout(x.shape, x.layout.strides, 0) if x.layout.size else Layout.contiguous(x.shape)
+
+    def plan(self, layouts: Sequence[Any]) -> Plan:
+        """The plan for such inputs."""
+        return self.backend._plan(self.program, layouts)  # type: ignore[no-any-return]
+
+    def function(self, found: Plan) -> Callable[..., Any]:
+        """A plan as a Python function with a line for each nest and each call."""
+        if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
+            print(found, file=sys.stderr)
+        run = Function(self.program.inputs)
+        for kind, steps in itertools.groupby(found.steps, type):
+            (self.nests if kind is Run else self.calls)(run, [*steps], found)  # type: ignore[list-item]
+        return run.made(run.source(found.outputs))
+
+    def calls(self, run: Function, steps: Sequence[Call], found: Plan) -> None:
+        """Kernels, or the compositions for what they decline."""
+        backend = self.backend
+        for step in steps:
+            function = bound(step, backend.kernel, partial(compose, backend=backend), backend.dtypes)
+            run.call(function, step.operands, step.results, operation(step.op).parts is not None)
+            turned = [n for n in step.results if n in found.contiguous]
+            run.step([f"v{n} = {run.constant(self.contiguous)}(v{n})" for n in turned], turned)
+
+    def nests(self, run: Function, steps: Sequence[Run], found: Plan) -> None:
+        """Nests between which nothing is called."""
+        for step in steps:
+            run.call(partial(self.backend._nest, step), [*map(Ref, step.inputs)], step.outputs, True)
+
+
 def _tier(n: int) -> tuple[int, int]:
     """The least and the most of the lengths that share a text with one."""
     return next((least, most) for least, most in itertools.pairwise(TIERS) if least <= n < most)
@@ -374,9 +389,4 @@ def _split(layout: Layout, count: int) -> Layout:
     return Layout((*layout.shape[:-1], count, length), (*outer, step * length, step), layout.offset)
 
 
-def _from_zero(layout: Layout) -> Layout:
-    """How a handle lies, from its own first element."""
-    return Layout(layout.shape, layout.strides, 0) if layout.size else Layout.contiguous(layout.shape)
-
-
-__all__ = ["CompiledBackend"]
+__all__ = ["CompiledBackend", "Planned"]

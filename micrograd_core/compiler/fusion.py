@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from micrograd_core.compiler.assembly import ROW, Assembly
 from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.nests import Nest, length, size
-from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.views import DRAWN, Node, composed, role, same, through, viewed
 from micrograd_core.layout import Layout, Shape, reduced_shape
@@ -107,13 +107,9 @@ class Fusion:
     """The work of `plan`."""
 
     def __init__(
-        self,
-        program: Program,
-        layouts: Sequence[Layout],
-        covers: Callable[..., bool],
-        most_buffers: int,
-        row_bytes: int,
-    ) -> None:
+        self, program: Program, layouts: Sequence[Layout], covers: Callable[..., bool], most_buffers: int,
+        row_bytes: int, called: Callable[[Step, tuple[Any, ...]], bool],
+    ) -> None:  # fmt: skip
         self.most_buffers, self.row_bytes = most_buffers, row_bytes
         self.layouts = dict(enumerate(layouts))  # of values that need not be contiguous
         self.covers, self.values = covers, list[Node]()
@@ -129,7 +125,7 @@ class Fusion:
         steps = list[list[Node]]()
         for step, made in program.numbered():
             operands = tuple([self.values[x.number] if isinstance(x, Ref) else x for x in step.operands])
-            whole = len(made) > 1 or any(program.types[n].dtype.is_complex for n in made)
+            whole = len(made) > 1 or any(program.types[n].dtype.is_complex for n in made) or called(step, operands)
             kind = CALL if whole else role(step.op, operands, covers)
             steps.append([Node(step.op, operands, step.params, program.types[n], n, kind) for n in made])
             self.values += steps[-1]
@@ -461,6 +457,7 @@ def plan(
     covers: Callable[[str, tuple[Any, ...]], bool],
     most_buffers: int = 1 << 30,
     row_bytes: int = ROW,
+    called: Callable[[Step, tuple[Any, ...]], bool] = lambda step, operands: False,
 ) -> Plan:
     """The kernel calls and nests of a typed program.
 
@@ -474,5 +471,7 @@ def plan(
         Inputs and outputs that a nest may have; steps that need more become several nests.
     row_bytes : int
         Scratch memory that a row may have; what finds no room there is computed again.
+    called : function, optional
+        Whether a step is a kernel call although nests compute it, ``(step, operands)``.
     """
-    return Fusion(program, layouts, covers, most_buffers, row_bytes).plan()
+    return Fusion(program, layouts, covers, most_buffers, row_bytes, called).plan()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import operation
-from micrograd_core.dtypes import DType, bool_, pack, unpack
+from micrograd_core.dtypes import DType, bool_, float16, pack, unpack
 
 
 class Language(NamedTuple):
@@ -37,6 +37,8 @@ class Language(NamedTuple):
     isnan: str = "({0} != {0})"
     exact: str = "{x}"
     """A float that the compiler must round, and may not move through a sum: WGSL's compilers reassociate."""
+    rounded: Mapping[str, str] = {}
+    """Core dtype to how a result is rounded to it, where lines compute in a wider type."""
     boolean: str = "{x}"
     """A truth value of a line, as one of memory."""
     counter: str = "long"
@@ -62,11 +64,15 @@ class Language(NamedTuple):
             return True
         return name in ANY or (name in ARITHMETIC and dtype is not bool_) or (name in BITWISE and not dtype.is_floating)
 
+    def memory_of(self, dtype: DType) -> str:
+        """The type of a number in a buffer."""
+        return self.memory.get(dtype.name, self.types[dtype.name])
+
     def number(self, x: Any, dtype: DType) -> str:
         """A known number."""
         if dtype is bool_:
             return "true" if x else "false"
-        if dtype.is_floating and not abs(x) < float("inf"):
+        if dtype.is_floating and not abs(x) < (65520.0 if dtype is float16 else float("inf")):
             return self.nan if x != x else f"({'-' if x < 0 else ''}{self.infinity})"
         if (
             x == -(1 << dtype.bits - 1) and dtype.kind == "signed integer"
@@ -138,6 +144,16 @@ C: Final = Language(
     preamble="#include <tgmath.h>\n" + powers(_INTEGERS, "static "),
 )
 """C11, with the functions of ``<tgmath.h>``, which take floats of either size."""
+CUDA: Final = C._replace(
+    types={**C.types, "bool": "bool", "float16": "float", "bfloat16": "float"},
+    memory={"bool": "unsigned char", "float16": "Half", "bfloat16": "Bfloat16"},
+    infinity="__int_as_float(0x7f800000)",
+    nan="__int_as_float(0x7fc00000)",
+    casts={("float64", name): "to_odd({0})" for name in ("float16", "bfloat16")},
+    rounded={"float16": "widen(narrowed<Half>({x}))", "bfloat16": "widen(narrowed<Bfloat16>({x}))"},
+    preamble=powers(_INTEGERS, "__device__ "),
+)
+"""CUDA C++, where a header has the types ``Half`` and ``Bfloat16``, and says how numbers become one (`packs`)."""
 _OPENCL: Final = {
     "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar", "uint16": "ushort",
     "uint32": "uint", "uint64": "ulong",

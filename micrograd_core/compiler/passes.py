@@ -26,7 +26,7 @@ from micrograd_core.ops.record import APART, CALL, NEST
 from micrograd_core.ops.shared import is_scalar
 from micrograd_core.support.powers import POWERS
 
-Compositions = Mapping[str, Callable[..., Any]]
+Compositions = Mapping[str, Callable[..., Any] | None]
 
 
 def expand(
@@ -39,8 +39,10 @@ def expand(
     covers : function
         Whether a line of a device's nests computes an operation, ``(name, operands)``.
     compositions : mapping, optional
-        A device's own ones, ``(k, *operands, **params)``, in place of the op table's.
+        A device's own ones, ``(k, *operands, **params)``, in place of the op table's; ``None`` for an operation that
+        stays a call.
     """
+    stays = {name for name, own in compositions.items() if own is None}
 
     def primitive(name: str, operands: tuple[Any, ...]) -> bool:
         return role(name, operands, covers) != CALL
@@ -57,11 +59,11 @@ def expand(
         if name == "scatter" and primitive("where", operands[::-1]):
             k.kept = lambda name, operands: True
             return _placed(k, operands, step.params["key"], types[0].shape)
-        if lowering == CALL:
+        if lowering == CALL or name in stays:
             return None
 
         def kept(name: str, operands: tuple[Any, ...]) -> bool:
-            if primitive(name, operands):
+            if primitive(name, operands) or name in stays:
                 return True
             called = TABLE[name].lowering == CALL
             if called and lowering != APART:

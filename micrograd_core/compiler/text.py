@@ -14,7 +14,7 @@ from micrograd_core.compiler.languages import INFIX, Language
 from micrograd_core.compiler.lengths import Length
 from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref, operation
-from micrograd_core.dtypes import DType, bool_, integer_range
+from micrograd_core.dtypes import DType, bool_, float32, integer_range
 
 
 class Given(NamedTuple):
@@ -28,6 +28,9 @@ class Given(NamedTuple):
 
 class Printer:
     """Prints one nest; `sizes` gathers the symbolic lengths that a launch must pass, after `integers` others."""
+
+    carries = True
+    """Whether sums of floats carry what each addition rounds off."""
 
     def __init__(self, nest: Nest, language: Language, integers: int) -> None:
         self.nest, self.language, self.first = nest, language, integers
@@ -121,7 +124,8 @@ class Printer:
         if not source.is_floating or not target.is_integer:
             return plain
         low, high = integer_range(target)
-        above, below = (f"{x} {sign} {language.number(float(n), source)}" for sign, n in ((">=", high + 1), ("<", low)))
+        wide = float32 if source.bits == 16 else source  # which has these
+        above, below = (f"{x} {sign} {language.number(float(n), wide)}" for sign, n in ((">=", high + 1), ("<", low)))
         inside = language.chosen(above, language.number(high, target), plain)
         inside = language.chosen(below, language.number(low, target), inside)
         return language.chosen(language.isnan.format(x), language.number(0, target), inside)
@@ -133,7 +137,7 @@ class Printer:
         dtype = self.nest.types[result.number]
         self.names[result.number] = name = f"v{result.number}"
         if rounded and dtype.is_floating:
-            x = self.language.exact.format(x=x)
+            x = self.language.rounded.get(dtype.name, self.language.exact).format(x=x)
         narrow = dtype.is_integer and dtype.bits < 32 and rounded  # C computes in int
         x = self.language.converted(x, dtype) if narrow else x
         self.lines.append(self.language.let.format(T=self.language.types[dtype.name], name=name, x=x))
@@ -144,8 +148,8 @@ class Printer:
         match line:
             case Load(result, None, place):
                 self.let(result, language.converted(self.place(None, place), types[result.number]))
-            case Load(result, buffer, place):
-                x = f"p{buffer}[{self.place(buffer, place)}]"
+            case Load(result, int(buffer), place):
+                x = self.loaded(buffer, place)
                 self.let(result, f"{x} != 0" if types[result.number] is bool_ else x)
             case Compute(result, op, operands):
                 given, dtypes = [*map(self.operand, operands)], [*map(self.dtype, operands)]
@@ -154,16 +158,24 @@ class Printer:
             case Store(buffer, place, operand):
                 x = self.operand(operand)
                 x = language.boolean.format(x=x) if self.dtype(operand) is bool_ else x
-                self.lines.append(f"p{buffer}[{self.place(buffer, place)}] = {x};")
+                self.store(buffer, place, x)
             case Reduce(result, op, operand):
                 self.combine(f"{result.number}", op, self.operand(operand), types[result.number])
             case _:
                 raise TypeError(f"no language prints {type(line).__name__}")
 
+    def loaded(self, buffer: int, place: Place) -> str:
+        """An element of a buffer, as an expression."""
+        return f"p{buffer}[{self.place(buffer, place)}]"
+
+    def store(self, buffer: int, place: Place, x: str) -> None:
+        """Write an element of a buffer."""
+        self.lines.append(f"p{buffer}[{self.place(buffer, place)}] = {x};")
+
     def combine(self, n: str, op: str, x: str, dtype: DType) -> None:
         """One turn of a reduction; sums of floats carry what each addition rounds off, as Neumaier's do."""
         language, primitive, total = self.language, operation(op).combine, f"v{n}"
-        if primitive != "add" or not dtype.is_floating:
+        if primitive != "add" or not dtype.is_floating or not self.carries:
             step = self.computed(primitive, [total, x], [dtype, dtype], dtype)
             self.lines.append(f"{total} = {language.converted(step, dtype)};")
             return
@@ -180,14 +192,9 @@ class Printer:
         nest, language, kept = self.nest, self.language, len(self.nest.kept)
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
-                type = language.memory.get(buffer.dtype.name, language.types[buffer.dtype.name])
+                type = language.memory_of(buffer.dtype)
                 self.lines.append(language.scratch.format(T=type, name=f"p{i}", n=self.integer(buffer.size or 1)))
-        rest = "u"
-        for i in reversed(range(kept)):
-            length = self.integer(nest.kept[i])
-            at = f"{rest} % {length}" if i else rest
-            self.lines.append(language.let.format(T=language.counter, name=f"c{i}", x=at))
-            rest = f"({rest} / {length})"
+        self.counters("u", 0, nest.kept)
         for part in nest.parts:
             reduces = [line for line in part.lines if isinstance(line, Reduce)]
             for each in reduces:
@@ -201,6 +208,14 @@ class Printer:
                 self.finish(each)
         return "\n".join(self.lines)
 
+    def counters(self, unit: str, first: int, lengths: Sequence[Any]) -> None:
+        """Those of several axes, from that of all of them."""
+        for i in reversed(range(len(lengths))):
+            length = self.integer(lengths[i])
+            at = f"{unit} % {length}" if i else unit
+            self.lines.append(self.language.let.format(T=self.language.counter, name=f"c{first + i}", x=at))
+            unit = f"({unit} / {length})"
+
     def start(self, line: Reduce) -> None:
         """What a reduction begins with."""
         language, n, dtype = self.language, line.result.number, self.nest.types[line.result.number]
@@ -208,7 +223,7 @@ class Printer:
         first = {"sum": 0, "prod": 1, "max": low, "min": high}[line.op]
         type, self.names[n] = language.types[dtype.name], f"v{n}"
         self.lines.append(language.var.format(T=type, name=f"v{n}", x=language.number(first, dtype)))
-        if line.op == "sum" and dtype.is_floating:
+        if line.op == "sum" and dtype.is_floating and self.carries:
             self.lines.append(language.var.format(T=type, name=f"e{n}", x=language.number(0, dtype)))
 
     def finish(self, line: Reduce) -> None:

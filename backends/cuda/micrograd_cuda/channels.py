@@ -17,6 +17,7 @@ from micrograd_cuda.operands import (
     name_of,
     neutral_or_array,
     of_elements,
+    wide,
 )
 from micrograd_cuda.plans import planned
 from micrograd_cuda.rows import FUNCTORS, Reductions, Rows
@@ -36,17 +37,12 @@ class Norms(Kernels):
         super().__init__(xp, runtime)
         self.reductions, self.rows = reductions, rows
         self.astype, self.divide, self.sqrt = found["astype"], found["divide"], found["sqrt"]
-        self.single = xp.empty(0, dtype=xp.float32).dtype
         self.otherwise = {name: found[name] for name in ("var", "std")}
 
     def table(self) -> dict[str, Kernel]:
         """By operation."""
         found = {name: self.reduction(name) for name in FUNCTORS} | super().table()
         return found | {"var": self.variance("var"), "std": self.variance("std")}
-
-    def _wide(self, dtype: Any) -> Any:
-        """In which elements are added up."""
-        return dtype if name_of(dtype) == "float64" else self.single
 
     # what there is to know of an array
 
@@ -85,7 +81,7 @@ class Norms(Kernels):
 
     @planned
     def _taken_moments(self, x: Any, of: Channels) -> Any:
-        given, dtype = contiguous(x, self.runtime), self._wide(x.dtype)
+        given, dtype = contiguous(x, self.runtime), wide(self.xp, x.dtype)
         launch, numbers = self._launch(of, given)
         partial = self.runtime.empty((launch.parts, 2, of.number), dtype)
         self._run("channel_moments", of, launch, given, partial, given, *numbers)
@@ -112,7 +108,7 @@ class Norms(Kernels):
 
     @planned
     def _taken_sums(self, g: Any, x: Any, moments: Any, of: Channels, eps: float) -> Any:
-        cotangent, given, dtype = contiguous(g, self.runtime), contiguous(x, self.runtime), self._wide(x.dtype)
+        cotangent, given, dtype = contiguous(g, self.runtime), contiguous(x, self.runtime), wide(self.xp, x.dtype)
         launch, numbers = self._launch(of, given, cotangent)
         partial = self.runtime.empty((2, launch.parts, of.number), dtype)
         known = moments[0], moments[1], 1 / of.length, eps
@@ -137,7 +133,7 @@ class Norms(Kernels):
 
     @planned
     def _norm_by(self, x: Any, of: Channels, mean: Any, var: Any, eps: float, weight: Any, bias: Any) -> Any:
-        means, squares = (self._parameter(each, math.nan, of.columns, self._wide(x.dtype)) for each in (mean, var))
+        means, squares = (self._parameter(each, math.nan, of.columns, wide(self.xp, x.dtype)) for each in (mean, var))
         return self._normed(x, of, means, squares, 1.0, eps, weight, bias)
 
     def _normed(
@@ -245,7 +241,7 @@ class Norms(Kernels):
         """In one launch or two."""
         launch, numbers = self._launch(of, x)
         several = launch.parts > 1
-        dtype = self._wide(x.dtype) if several else x.dtype
+        dtype = wide(self.xp, x.dtype) if several else x.dtype
         partial = self.runtime.empty((launch.parts, of.number), dtype)
         names = ELEMENT[name_of(x.dtype)], ELEMENT[name_of(dtype)]
         unit = geometry.instance("reduce_planes", launch, functor, *names)

@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
-from micrograd_core.compiler.program import Program, Ref
-from micrograd_cuda.fused import function
+from micrograd_core.compiler.program import Program
+from micrograd_cuda.nests import function
 from micrograd_cuda.runtime import CapturedProducts
 
 GRAPHS: Final = "MICROGRAD_CUDA_GRAPHS"
@@ -69,7 +69,6 @@ class Graphed:
 
     def __init__(self, backend: Any, program: Program) -> None:
         self.backend, self.program, self.cupy = backend, program, backend.cupy
-        self._wanted = {x.number: j for j, x in enumerate(program.outputs) if isinstance(x, Ref)}
         self._plain = function(backend, program, self._aim)
         self._lock = Lock()
         self._pairs: dict[int, int] = {}  # inputs that the last call wrote, and as which output
@@ -173,9 +172,9 @@ class Graphed:
 
     # capture
 
-    def _aim(self, number: int) -> None:
+    def _aim(self, place: int) -> None:
         """A value is about to be made: if it is an output, while a graph is captured, it has a place to be in."""
-        self._target = self._targets.get(self._wanted.get(number, -1)) if self._targets else None
+        self._target = self._targets.get(place)
 
     def _allocate(self, size: int) -> Any:
         """What CuPy takes memory from meanwhile: the graphs' own, which nobody else gets."""

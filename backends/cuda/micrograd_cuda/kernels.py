@@ -292,7 +292,7 @@ class Matmul:
     def with_bias(self, x: Any, y: Any, bias: Any) -> tuple[Any, bool]:
         """The product, and whether it includes `bias`, one number for each column."""
         runtime, dtype, name = self.runtime, x.dtype, name_of(x.dtype)
-        call = gemm.product(_place(x), _place(y)) if name in gemm.TYPE else None
+        call = gemm.product(place(runtime, x), place(runtime, y)) if name in gemm.TYPE else None
         if isinstance(call, int):
             copy = packed(runtime, y if call else x)
             return self.with_bias(x if call else copy, copy if call else y, bias)
@@ -312,12 +312,6 @@ def packed(runtime: CuPyRuntime, x: Any) -> Any:
     """A copy whose matrices follow each other; those that are read transposed stay so, which is a faster copy."""
     turned = len(x.shape) > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
     return copied(runtime, x.swapaxes(-1, -2)).swapaxes(-1, -2) if turned else copied(runtime, x)
-
-
-def _place(x: Any) -> Place:
-    """For cuBLAS, which takes any alignment."""
-    itemsize = x.dtype.itemsize
-    return Place(x.shape, tuple(stride // itemsize for stride in x.strides), 16)
 
 
 class Linear:

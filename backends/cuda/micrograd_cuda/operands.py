@@ -110,4 +110,9 @@ def last(x: Any, axes: Shape, runtime: CuPyRuntime | None = None) -> Any:
 
 def wide(xp: Any, dtype: Any) -> Any:
     """The dtype in which elements of `dtype` are added up."""
-    return dtype if name_of(dtype) == "float64" else xp.float32
+    return dtype if name_of(dtype) == "float64" else _single(xp)
+
+
+@cache
+def _single(xp: Any) -> Any:
+    return xp.empty(0, dtype=xp.float32).dtype

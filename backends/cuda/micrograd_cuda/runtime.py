@@ -11,6 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from typing import Any, ClassVar, Final
 from weakref import ref
@@ -99,6 +100,8 @@ class CapturedProducts(Library):
     def __init__(self, version: int, device: int) -> None:
         super().__init__(ctypes.CDLL(f"libcublas.so.{version // 10000}"), "cublasCreate_v2")  # CuPy has loaded it
         self.lock, self.handle = self._lock, self._handle.value or 0
+        for name, types in (("cublasGemmEx", GEMM), ("cublasGemmStridedBatchedEx", BATCHED_GEMM)):
+            getattr(self._library, name).argtypes = [KINDS[each] for each in types]  # numbers are handed on as they are
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Of products from here on."""
@@ -113,22 +116,17 @@ class CapturedProducts(Library):
 
     def gemmEx(self, *arguments: int) -> None:  # noqa: N802
         """As CuPy's."""
-        self._call("cublasGemmEx", *_as(GEMM, arguments))
+        self._call("cublasGemmEx", *arguments)
 
     def gemmStridedBatchedEx(self, *arguments: int) -> None:  # noqa: N802
         """As CuPy's."""
-        self._call("cublasGemmStridedBatchedEx", *_as(BATCHED_GEMM, arguments))
+        self._call("cublasGemmStridedBatchedEx", *arguments)
 
 
+KINDS: Final = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
 GEMM: Final = "piiiiippiipiippiiii"
 BATCHED_GEMM: Final = "piiiiippiilpiilppiiliii"
-"""The types of arguments: p for an address, i for an int, l for a long one."""
-
-
-def _as(types: str, arguments: tuple[int, ...]) -> list[Any]:
-    """For C."""
-    kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
-    return [kinds[kind](x) for kind, x in zip(types, arguments, strict=True)]
+"""The types of arguments."""
 
 
 class CuPyRuntime:
@@ -283,7 +281,7 @@ class CuPyRuntime:
             if x.__class__ is not int:
                 x, y, bias, out = map(address, (x, y, bias, out))
             plan = products.plan(call, dtype, compute, (y, x, out, bias))
-            return plan is not None and self._with_workspace(products, plan, (y, x, out, bias))
+            return plan is not None and self._with_workspace(products, plan, y, x, out, bias)
 
         return run
 
@@ -297,22 +295,15 @@ class CuPyRuntime:
         """A convolution by cuDNN of arrays in C order at multiples of 16 bytes, into the third; the same."""
         library = CuDNN.of(self.cupy.cuda.runtime.getDevice())
         plan = None if library is None else library.plan(call)
-        if library is None or plan is None:
-            return None
-        address = self.address
+        return None if plan is None else partial(self._with_workspace, library, plan)
 
-        def run(x: Any, y: Any, out: Any) -> bool:
-            if x.__class__ is not int:
-                x, y, out = map(address, (x, y, out))
-            return self._with_workspace(library, plan, (x, y, out))
-
-        return run
-
-    def _with_workspace(self, library: CuDNN | BiasedProducts, plan: Any, addresses: tuple[int, ...]) -> bool:
+    def _with_workspace(self, library: Any, plan: Any, *arrays: Any) -> bool:
         """Run a plan on the current stream, with as much memory as it wants; False where that was refused."""
         workspace = self.empty((plan.workspace,), "uint8") if plan.workspace else None
         where = 0 if workspace is None else self.address(workspace)
-        return library.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
+        addresses = tuple([x if x.__class__ is int else self.address(x) for x in arrays])
+        done: bool = library.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
+        return done
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT

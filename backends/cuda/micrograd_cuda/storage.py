@@ -22,10 +22,10 @@ from micrograd_core.errors import OutOfMemory
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_core.support.signatures import Parameters
 from micrograd_cuda import linalg, transfer
-from micrograd_cuda.fused import function
 from micrograd_cuda.graphs import GRAPHS, Graphed
 from micrograd_cuda.kernels import table
 from micrograd_cuda.namespace import Namespace
+from micrograd_cuda.nests import function
 from micrograd_cuda.plans import span
 from micrograd_cuda.runtime import CuPyRuntime
 
@@ -131,6 +131,7 @@ class CUDABackend(Guarded):
         except ImportError:
             pass
         own = table(xp, self.runtime, matmul_precision)
+        self.own = frozenset(own)
         solvers = linalg.table(xp, errstate)
         if "eig" in solvers:
             self.capabilities |= {"eig"}

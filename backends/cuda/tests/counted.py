@@ -15,7 +15,7 @@ import numpy as np
 
 import nvrtc
 from emulated import translate
-from host import FOLDER, Arrays, HostRuntime
+from host import BEYOND, FOLDER, Arrays, HostRuntime
 from micrograd_cuda import kernels, units
 from micrograd_cuda.runtime import OPTIONS
 from micrograd_cuda.units import Unit, name_of_kernel
@@ -45,29 +45,34 @@ class CountedRuntime(HostRuntime):
 
     def bind(self, unit: Unit) -> Callable[..., None]:
         if unit not in self._bound:
-            self._bound[unit] = self._translated(unit)
+            types = [part.rsplit(" ", 1)[0] for part in unit.parameters]
+            self._bound[unit] = self._translated(name_of_kernel(unit), units.text(unit), unit.block, types)
         return self._bound[unit]
 
-    def _translated(self, unit: Unit) -> Callable[..., None]:
-        made = nvrtc.compile_text(units.text(unit), self.architecture, OPTIONS)
+    def bind_source(self, name: str, source: str, threads: int) -> Callable[..., None]:
+        """A kernel that takes a table."""
+        return self._translated(name, source, threads, ["const Table"])
+
+    def _translated(self, name: str, text: str, block: int, types: list[str]) -> Callable[..., None]:
+        made = nvrtc.compile_text(text, self.architecture, OPTIONS)
         FOLDER.mkdir(exist_ok=True)
         # Compiled more slowly than it runs: gcc is not to optimise.
         library = ctypes.CDLL(str(translate.build(made.ptx, FOLDER, "-DCOUNTED", "-O0")))
-        run = getattr(library, f"kernel_{name_of_kernel(unit)}")
+        run = getattr(library, f"kernel_{name}")
         run.restype = ctypes.c_char_p
         counted = (ctypes.c_uint64 * 3).in_dll(library, "counted")
-        count, *wanted = (ctypes.c_uint * 32).in_dll(library, f"sizes_{name_of_kernel(unit)}")
-        types = [part.rsplit(" ", 1)[0] for part in unit.parameters]
+        count, *wanted = (ctypes.c_uint * 32).in_dll(library, f"sizes_{name}")
         shared = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(self.shared)))
 
         def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
-            self.launched.append(unit)
-            assert len(arguments) == count, f"{unit} takes {types}"
+            assert len(arguments) == count, f"{name} takes {types}"
             values = [self._value(*each) for each in zip(arguments, wanted, types, strict=False)]
             pointers = (ctypes.c_void_p * count)(*(ctypes.addressof(value) for value in values))
             counted[:] = [0, 0, 0]
-            failure = run((ctypes.c_uint * 6)(*grid, 1, unit.block, 1, 1), ctypes.c_size_t(0), shared, pointers)
+            failure = run((ctypes.c_uint * 6)(*grid, 1, block, 1, 1), ctypes.c_size_t(0), shared, pointers)
             assert failure is None, failure
+            for memory, end in self._recent:
+                assert memory[end : end + len(BEYOND)].tobytes() == BEYOND, f"{name} wrote beyond the end of an array"
             self.done.append(Counts(1, *counted, made.registers, made.spilled))
 
         return launch

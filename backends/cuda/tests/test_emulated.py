@@ -240,7 +240,7 @@ def test_a_transformers_step_is_of_own_kernels(
     copies = sum(name.startswith(f"micrograd_unary_Copy_{own}_{own}_") for name in names)
     assert copies == (7 if copied else 1)  # of heads beside each other, and where small operands are copied
     assert names.count("product") == (4 + 8 + 6 if copied else 4 + 8 + 6 + 5 * 2)
-    assert sum(name.startswith("micrograd_placed") for name in names) == 3
+    assert sum(name.startswith("micrograd_placed") for name in names) == (0 if jitted else 3)  # part of a nest
 
 
 def layer(gpu: Device, dtype: str) -> tuple[list[Any], list[Any]]:
@@ -577,7 +577,7 @@ def test_a_step_under_jit_takes_as_many_launches_for_all_parameters(
             p.grad = Tensor(np.full(p.shape, i - 1.5, "float32"), device=gpu, requires_grad=False)
         before = counted("launch")
         step()
-    assert counted("launch") - before == {"RMSprop": 1, "Lion": 2}[name]
+    assert counted("launch") - before == 1
 
 
 def test_every_command_about_a_model_works_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

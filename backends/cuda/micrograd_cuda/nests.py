@@ -1,0 +1,229 @@
+"""Programs under `jit`: kernel calls, and between them nests, which the core prints as CUDA C++.
+
+Nests that are printed alike, as an optimiser's rule for each parameter, are one launch with a table of addresses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Container, Sequence
+from functools import partial
+from typing import Any, Final
+
+from micrograd_core.adapters.compiled import Planned
+from micrograd_core.compiler.executor import Function, counted, straight_line
+from micrograd_core.compiler.fusion import Call, Plan, Run, plan
+from micrograd_core.compiler.languages import CUDA
+from micrograd_core.compiler.nests import Draw, Load, Store, moved
+from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
+from micrograd_core.compiler.passes import optimized
+from micrograd_core.compiler.program import Program, Ref, Step, operation
+from micrograd_core.compiler.writer import Writer, rewritten
+from micrograd_core.interpreters.raw import compose
+from micrograd_core.layout import Layout, Shape
+from micrograd_cuda.geometry import FILLED, ceil_div
+from micrograd_cuda.kernels import OWN
+from micrograd_cuda.operands import alignment, contiguous, is_operation
+from micrograd_cuda.units import BLOCK, FUNCTORS, source
+
+PARAMETERS: Final = 3900
+"""Bytes of a kernel's parameters that a table may take."""
+LONG: Final = 2**14
+"""Elements of a row that one block reduces, however few there are."""
+MOST_BUFFERS: Final = 48
+"""Of one nest: each takes a register or two, and a place in the table."""
+LANGUAGE: Final = CUDA._replace(
+    functions={
+        name: f"{functor}::of({'{0}' if FUNCTORS[functor] in ('UNARY', 'PREDICATE') else '{0}, {1}'})"
+        for name, functor in OWN.items()
+        if is_operation(name) and name not in ("copy", "gelu", "gelu_gradient", "nextafter")
+    },
+    preamble=source("nests") + CUDA.preamble,
+)
+"""Functions of elements are those of the kernels for one operation."""
+KERNEL: Final = """
+struct Table {{ Long first[{count} + 1], size[{count}], at[{addresses}]; }};
+extern "C" __global__ void __launch_bounds__({block}) {name}(const Table table) {{
+int t = 0;
+while (t + 1 < {count} && table.first[t + 1] <= static_cast<Long>(blockIdx.x)) ++t;
+const {index} size = table.size[t], thread = (blockIdx.x - table.first[t]) * {block} + threadIdx.x;
+{unit}
+{pointers}
+{text}
+}}
+"""
+PACK: Final = """const {index} u = thread;
+if (u * {width} >= size) return;
+const int count = size - u * {width} < {width} ? size - u * {width} : {width};"""
+ROW: Final = """const {index} u = thread / {threads} < size ? thread / {threads} : size - 1, lane = thread % {threads};
+constexpr int count = {width};"""
+
+
+def covers(name: str, operands: tuple[Any, ...]) -> bool:
+    """Whether a line of a nest computes an operation."""
+    if name == "relu_gradient" and len(getattr(operands[1], "shape", ())) == 2:
+        return False  # whose own kernel adds up columns, for the bias
+    return LANGUAGE.covers(name, operands)
+
+
+def of_rows(x: Any, axis: Shape | None) -> bool:
+    """Whether a reduction of floats is one of last axes: columns and planes have own kernels."""
+    return x.dtype.is_floating and (axis is None or sorted(axis) == [*range(len(x.shape) - len(axis), len(x.shape))])
+
+
+def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
+    """Whether a reduction stays a call: of rows too few and long for a block each, and of what no nest reads or makes.
+
+    `used` are the values that elementwise steps read.
+    """
+    if not operation(step.op).combine:
+        return False
+    (x,), axis = operands, step.params["axis"]
+    few = math.prod(x.shape if axis is None else [x.shape[i] for i in axis]) > LONG
+    alone = x.role != "elementwise" and x.number not in used
+    return alone or not of_rows(x, axis) or (few and math.prod(x.shape) < FILLED * LONG // BLOCK)
+
+
+def with_sums(program: Program) -> Program:
+    """Means of rows that elementwise steps make become sums, which nests compute."""
+    makers = {n: step.op for step, made in program.numbered() for n in made}
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
+        if step.op != "mean" or not of_rows(operands[0], step.params["axis"]):
+            return None
+        elementwise = operation(makers.get(step.operands[0].number, "sum")).kind == "elementwise"
+        return k.composed("mean", operands, step.params) if elementwise else None
+
+    return rewritten(program, rule)
+
+
+class Programs(Planned):
+    """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
+
+    def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
+        found = optimized(with_sums(program), covers, dict.fromkeys(backend.own))
+        super().__init__(backend, found, partial(contiguous, runtime=backend.runtime))
+        self.before, self.runtime = before, backend.runtime
+
+    def layout(self, x: Any) -> Any:
+        """Strides in bytes, of an array that is not contiguous."""
+        return x.strides if x.__class__ is self.runtime.array and not x.flags.c_contiguous else None
+
+    def plan(self, layouts: Sequence[Any]) -> Plan:
+        """With the strides in elements."""
+        lie = [Layout.contiguous(x.shape) for x in self.program.types[: self.program.inputs]]
+        for i, strides in enumerate(layouts):
+            if strides is not None:
+                size = self.program.types[i].dtype.itemsize
+                lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
+        steps = [step for step in self.program.steps if operation(step.op).kind == "elementwise"]
+        used = {x.number for step in steps for x in step.operands if isinstance(x, Ref)}
+        return plan(self.program, lie, covers, MOST_BUFFERS, 0, partial(called, used))
+
+    def function(self, found: Plan) -> Callable[..., Any]:
+        """With what is known of the outputs."""
+        self.outputs = {x.number: place for place, x in enumerate(found.outputs) if isinstance(x, Ref)}
+        return super().function(found)
+
+    def calls(self, run: Function, steps: Sequence[Call], found: Plan) -> None:
+        """One after the other."""
+        run.scope["before"] = self.before
+        for step in steps:
+            if len(step.results) == 1:
+                run.step([f"before({self.outputs.get(step.results[0], -1)})"], ())
+            super().calls(run, [step], found)
+
+    def nests(self, run: Function, steps: Sequence[Run], found: Plan) -> None:
+        """Those that are printed alike together, as many as a table holds, if none reads what another makes."""
+        groups: list[Group] = []
+        at: dict[int, int] = {}  # by the number of a value, the group that makes it
+        for step in steps:
+            group, first = Group(self, step), 1 + max([at.get(n, -1) for n in step.inputs], default=-1)
+            place = next((i for i in range(first, len(groups)) if groups[i].takes(group)), len(groups))
+            if place == len(groups):
+                groups.append(group)
+            groups[place].members.append(step)
+            at |= dict.fromkeys(step.outputs, place)
+        for group in groups:
+            inputs, outputs = group.ready(self)
+            run.call(group, [*map(Ref, inputs)], outputs, True)
+
+
+class Group:
+    """Nests that are printed alike, as one launch: at first the one of a step, which is no member yet."""
+
+    def __init__(self, owner: Programs, step: Run) -> None:
+        self.before, self.runtime, self.members, nest = owner.before, owner.runtime, list[Run](), step.nest
+        if not (nest.kept or nest.reduced):  # one element is a line, too
+            parts = moved(nest.parts, lambda line: line._replace(place=line.place._replace(strides=(1,))))
+            nest = nest._replace(kept=(1,), parts=parts)
+        self.nest, self.width, self.threads = nest, width(nest), threads(nest, BLOCK)
+        lengths, lines = (*nest.kept, *nest.reduced), [line for part in nest.parts for line in part.lines]
+        places = [line.place for line in lines if isinstance(line, (Load, Draw, Store))]
+        reach = [abs(x.offset) + sum(abs(s) * n for s, n in zip(x.strides, lengths, strict=True)) for x in places]
+        small = max(*reach, math.prod(nest.kept) * self.threads) + BLOCK * MOST < 2**31
+        self.language = LANGUAGE._replace(counter="int" if small else "Long")
+        self.key = self.body(True), small, tuple([x.dtype.name for x in nest.buffers])
+        self._launches: dict[bool, Any] = {}
+
+    def body(self, aligned: bool) -> str:
+        """The text of one unit."""
+        return PackPrinter(self.nest, self.language, BLOCK, aligned).body()
+
+    def takes(self, other: Group) -> bool:
+        """Whether one more nest is printed alike, and has room in the table."""
+        each = 2 + len(self.nest.buffers)
+        return other.key == self.key and 8 * (1 + each * (len(self.members) + 1)) <= PARAMETERS
+
+    def ready(self, owner: Programs) -> tuple[list[int], list[int]]:
+        """All members are there: the values that they read, and those that they make."""
+        made = [x for step in self.members for x in zip(step.outputs, step.types, strict=True)]
+        dtypes, outputs = owner.backend.dtypes, owner.outputs
+        self._made = [(outputs.get(n, -1), type.shape, dtypes[type.dtype.name]) for n, type in made]
+        sizes, first = [math.prod(step.nest.kept) for step in self.members], [0]
+        for size in sizes:
+            units = size if self.nest.reduced else ceil_div(size, self.width)
+            first.append(first[-1] + ceil_div(units * self.threads, BLOCK))
+        self._blocks, self._head = first[-1], [*first, *sizes]
+        return [n for step in self.members for n in step.inputs], [n for n, _ in made]
+
+    def source(self, aligned: bool) -> tuple[str, str]:
+        """The name and the source of the kernel."""
+        language, count, pointers = self.language, len(self.members), list[str]()
+        reads, writes = len(self.members[0].inputs), len(self.members[0].outputs)
+        for i, x in enumerate(self.nest.buffers):
+            type = f"{'const ' * (i < reads)}{language.memory_of(x.dtype)}*"
+            at = f"t * {reads} + {i}" if i < reads else f"{count * reads} + t * {writes} + {i - reads}"
+            pointers.append(f"{type} const p{i} = reinterpret_cast<{type}>(table.at[{at}]);")
+        known = {"index": language.counter, "width": self.width, "threads": self.threads, "block": BLOCK}
+        unit, addresses = (ROW if self.nest.reduced else PACK).format(**known), count * (reads + writes)
+        facts = {**known, "unit": unit, "pointers": "\n".join(pointers), "text": self.body(aligned)}
+        text = KERNEL.format(**facts, name="{name}", count=count, addresses=addresses)
+        name = f"micrograd_nest_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return name, LANGUAGE.preamble + text.replace("{name}", name)
+
+    def __call__(self, *given: Any) -> list[Any]:
+        """The outputs."""
+        made, empty, address, before = list[Any](), self.runtime.empty, self.runtime.address, self.before
+        for place, shape, dtype in self._made:
+            before(place)
+            made.append(empty(shape, dtype))
+        if self._blocks:
+            arrays = [x for x in given if x.shape]
+            aligned = not arrays or alignment(self.runtime, *arrays) == 16
+            launch = self._launches.get(aligned)
+            if launch is None:
+                launch = self._launches[aligned] = self.runtime.bind_source(*self.source(aligned), BLOCK)
+            numbers = [*self._head, *map(address, given), *map(address, made)]
+            launch((self._blocks, 1), (self.runtime.struct(numbers, "Long"),))
+        return made
+
+
+def function(
+    backend: Any, program: Program, before: Callable[[int], None] = lambda place: None
+) -> Callable[..., tuple[Any, ...]]:
+    """A program as a function of its input handles; `before` as of `Programs`."""
+    if not program.types:
+        return straight_line(program, backend.kernel, partial(compose, backend=backend), backend.dtypes)
+    return counted(Programs(backend, program, before), program.inputs)
