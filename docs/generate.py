@@ -26,9 +26,9 @@ from typing import Any
 import functional
 import kernels
 import operations
+from signatures import kernel_signature
 
 from micrograd_core import Device
-from micrograd_core.array.functions import kernel_signature
 from micrograd_core.backend import CAPABILITIES, REQUIRED, Backend
 from micrograd_core.conformance.base import known_failures
 from micrograd_core.conformance.matrix import OUTCOMES

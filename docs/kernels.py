@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import operations
+from signatures import kernel_signature
 
 import micrograd_core as mg
 from micrograd_core import Device, ops
 from micrograd_core.array.documentation import RESULTS
-from micrograd_core.array.functions import kernel_signature
 from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE, Array, Op
 from micrograd_core.ops.core.movement import requested

@@ -27,9 +27,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_origin
 
+from signatures import canonical, kernel_signature
+
 import micrograd_core
 from micrograd_core.array import manners
-from micrograd_core.array.functions import FUNCTIONS, canonical, kernel_signature
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.backend import Backend
 from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.nn.call import Call

@@ -97,15 +97,41 @@ def module_docstring(function: Any, origin: str, inputs: int, left_out: frozense
         "Raises": found.get("Raises", ""),
         "Examples": shown,
     }
+    return _joined([found[""], origin], text)
+
+
+def method_docstring(origin: str, name: str, function: Any) -> str:
+    """The docstring of a tensor's method that calls a function: the function's own, without its first parameter.
+
+    Parameters
+    ----------
+    origin : str
+        A sentence that says which function it is.
+    name : str
+        What the method is called.
+    function
+        The function, whose docstring is in NumPy's style.
+    """
+    found = sections(function.__doc__ or "")
+    first, taken = parameters(function)[0].name, found.pop("Parameters", "")
+    names = [each for head in re.findall(r"^\S[^:\n]*", taken, flags=re.M) for each in head.strip().split(", ")]
+    call = rf"\bmg\.{function.__name__}\(((?:mg\.)?\w+(?:\([^()]*\))?)(?:, |(?=\)))"
+    shown = re.sub(call, rf"\1.{name}(", found.pop("Examples", ""))
+    text = {"Parameters": _rows(taken, [each for each in names if each != first]), **found, "Examples": shown}
+    return _joined([f"{origin} Here `{first}` is the tensor.", text.pop("")], text)
+
+
+def _joined(sentences: list[str], text: dict[str, str]) -> str:
+    """Sentences, and the sections that are not empty."""
     told = [f"{heading}\n{'-' * len(heading)}\n{each}" for heading, each in text.items() if each]
-    return "\n\n".join([found[""], origin, *told])
+    return "\n\n".join([*sentences, *told])
 
 
 def _rows(section: str, names: list[str]) -> str:
     """The rows of a section of parameters that describe some of them."""
     kept = []
     for row in re.split(r"\n(?=\S)", section):
-        head, *body = row.splitlines()
+        head, *body = row.splitlines() or [""]
         told, colon, kind = head.partition(" : ")
         some = [each for each in told.split(", ") if each in names]
         kept += ["\n".join([f"{', '.join(some)}{colon}{kind}", *body])] if some else []

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from micrograd_core.array.documentation import docstring
 from micrograd_core.array.manners import say_which
 from micrograd_core.array.methods import MADE, by_words
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, float64, int64, integer_range
-from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import SCALARS, accumulated, apply, apply_single, recorded
 from micrograd_core.errors import DTypeError
-from micrograd_core.ops import TABLE, Array, Op, Sample, family
+from micrograd_core.ops import TABLE, Op, family
 from micrograd_core.ops.arguments import advising, unbound
 from micrograd_core.ops.core.reductions import accumulator
 from micrograd_core.ops.record import BOOLEAN
@@ -95,7 +94,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     function.__name__ = function.__qualname__ = op.name
     if parameters is not None and parameters.__qualname__ not in TABLE:
         parameters.__qualname__ = op.name  # by which Python's own errors call it
-    function.__wrapped__ = _shape_of(op)  # where `inspect` finds the signature
+    function.__wrapped__ = shape_of(op)  # where `inspect` finds the signature
     function.__doc__ = docstring(op, function)
     return function
 
@@ -148,7 +147,7 @@ def _many(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor: ...  # t
 def _positions(arrays: Sequence[Tensor], /, *, shape: tuple[int, ...]) -> Tensor: ...  # type: ignore[empty-body]
 
 
-def _shape_of(op: Op) -> Callable[..., Any]:
+def shape_of(op: Op) -> Callable[..., Any]:
     """A function that has the signature of an operation."""
     if op.operands == -1:
         return _positions if op.name == "linear_index" else _many
@@ -158,52 +157,6 @@ def _shape_of(op: Op) -> Callable[..., Any]:
         return _running if "include_initial" in op.parameters.__code__.co_varnames else _total
     op.parameters.__annotations__["return"] = "Tensor"
     return op.parameters
-
-
-def _signature(op: Op) -> Any:
-    import inspect
-
-    found = list(inspect.signature(_shape_of(op)).parameters.values())
-    if op.operands == -1 and op.parameters is not None:
-        found[1:] = [
-            each for each in inspect.signature(op.parameters).parameters.values() if each.kind is each.KEYWORD_ONLY
-        ]
-    return inspect.Signature(found)
-
-
-def kernel_signature(op: Op) -> str:
-    """How a device's kernel for `op` is called: operands by position, canonical parameters by keyword.
-
-    >>> kernel_signature(TABLE["softmax"])
-    'softmax(x, *, axis)'
-    """
-    import inspect
-
-    if op.operands == 0:  # nothing but parameters, which the composition takes after `k`, and as it does
-        found = list(inspect.signature(op.compose).parameters.values())[1:]  # type: ignore[arg-type]
-        names = [each.name for each in found]
-        names.insert(sum(each.kind is not each.KEYWORD_ONLY for each in found), "*")
-        return f"{op.name}({', '.join(names)})"
-    operands = ["*arrays"] if op.operands == -1 else list(_signature(op).parameters)[: op.operands]
-    named = [] if op.parameters is None else list(canonical(op, op.samples[0]))
-    marker = ["*"] if named and op.operands != -1 else []
-    return f"{op.name}({', '.join(operands + marker + named)})"
-
-
-def canonical(op: Op, sample: Sample) -> dict[str, Any]:
-    """The parameters that a kernel receives in a sample."""
-    stands_in = [
-        _Shaped(each.shape, as_dtype(each.dtype or float32)) if isinstance(each, Array) else each
-        for each in sample.operands
-    ]
-    return {} if op.parameters is None else op.parameters(*stands_in, **sample.params)
-
-
-class _Shaped(NamedTuple):
-    """As much of an operand as parameters are made from."""
-
-    shape: tuple[int, ...]
-    dtype: DType
 
 
 @advising

@@ -26,6 +26,25 @@ Method = Callable[..., Any]
 EXPAND_DIMS: Final = TABLE["expand_dims"]
 
 
+class MethodDoc(str):
+    """A docstring that names a function and a method. `inspect.getdoc`, and so `help`, adds what the function says.
+
+    Only then is the docstring of the function made, and its family of operations imported.
+    """
+
+    def function(self) -> Any:
+        """The function."""
+        from pkgutil import resolve_name
+
+        return resolve_name(self.split("`")[1])
+
+    def expandtabs(self, tabsize: Any = 8) -> str:
+        """What `inspect.getdoc` calls first: here it gives the whole docstring."""
+        from micrograd_core.array.documentation import method_docstring
+
+        return method_docstring(self, self.split("`")[3], self.function())
+
+
 def along(name: str) -> Method:
     """A method that works along one axis, the last by default."""
 
@@ -36,7 +55,7 @@ def along(name: str) -> Method:
             return getattr(x.__array_namespace__(), name)(x, axis)
         return apply_single(TABLE[name], x, {"axis": resolve_axis(name, axis, x.ndim)})
 
-    method.__name__, method.__doc__ = name, f"``mg.{name}(x, axis)``, with `mg` for `micrograd_core`."
+    method.__name__ = name
     return both_spellings(method)
 
 
@@ -51,7 +70,7 @@ def by_words(name: str) -> Method:
 
         return manners.by_words(plain, name, x, args, named)
 
-    method.__name__, method.__doc__ = name, plain.__doc__
+    method.__name__ = name
     return method
 
 
@@ -63,7 +82,7 @@ def in_manner(name: str) -> Method:
 
         return getattr(manners, name)(x, *args, **named)
 
-    method.__name__, method.__doc__ = name, f"As PyTorch's ``x.{name}(...)``."
+    method.__name__ = name
     return method
 
 
@@ -73,7 +92,7 @@ def of_package(name: str) -> Method:
     def method(x: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(x.__array_namespace__(), name)(x, *args, **kwargs)
 
-    method.__name__, method.__doc__ = name, f"``mg.{name}(x, …)``, with `mg` for `micrograd_core`."
+    method.__name__ = name
     return method
 
 
@@ -86,7 +105,7 @@ def in_place(name: str) -> Method:
         truth = found.dtype.kind == "bool"  # of comparisons
         return _became(x, found.astype(x.dtype) if truth else found, *args[:1])
 
-    method.__name__, method.__doc__ = f"{name}_", f"``x[...] = x.{name}(…)``, and `x`."
+    method.__name__ = f"{name}_"
     return method
 
 
@@ -453,9 +472,13 @@ A name with a ``_`` at the end has two methods: ``name``, and PyTorch's ``name_`
 """
 
 for _make, _words in MADE.items():
+    _home = "micrograd_core.array.manners" if _make is in_manner else "micrograd_core"
     for _word in _words.split():
         _written, _, _target = _word.partition("=")
         _name = _written.removesuffix("_")
-        setattr(Methods, _name, _make(_target or _name))
-        if _written != _name:
-            setattr(Methods, _written, in_place(_name))
+        for _each in dict.fromkeys((_name, _written)):
+            _method = _make(_target or _name) if _each == _name else in_place(_name)
+            if _make is not converted:
+                _effect = ", which writes its result into the tensor and returns the tensor" * (_each != _name)
+                _method.__doc__ = MethodDoc(f"`{_home}.{_target or _name}` as the method `{_each}`{_effect}.")
+            setattr(Methods, _each, _method)

@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import pytest
 
 from micrograd_core import Device, Tensor, asarray, plugins, use_device, value_and_grad
 from micrograd_core.array import functions
-from micrograd_core.array.functions import kernel_signature
 from micrograd_core.backend import PROTOCOL, Backend
 from micrograd_core.conformance.cases import cases, is_differentiable
 from micrograd_core.dtypes import DTYPES, check_scalar, integer_range
@@ -27,6 +27,10 @@ from micrograd_core.ops import CORE_KERNELS, SAME, TABLE
 from micrograd_core.ops.core.movement import requested
 from micrograd_core.plugins import hookimpl
 from micrograd_cpu.storage import CPUBackend
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+
+from signatures import kernel_signature
 
 EXHAUSTIVE = os.environ.get("MICROGRAD_EXHAUSTIVE") == "1"
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()

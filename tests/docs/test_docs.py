@@ -19,7 +19,7 @@ import pytest
 import micrograd_core
 from micrograd_core import Device, plugins
 from micrograd_core.adapters.array_api import ArrayAPIBackend
-from micrograd_core.array.functions import FUNCTIONS, kernel_signature
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.cases import cases, is_differentiable
 from micrograd_core.nn import functional
 from micrograd_core.ops import CORE_KERNELS, TABLE, Array
@@ -35,6 +35,7 @@ import generate
 import kernels as kernel_page
 import stand_in_pip
 import walk
+from signatures import kernel_signature
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
