@@ -128,22 +128,84 @@ class Device:
 
     @classmethod
     def cpu(cls) -> Device:
-        """The host."""
+        """Open the host.
+
+        Returns
+        -------
+        Device
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Device.cpu()
+        Device('cpu')
+        """
         return cls("cpu")
 
     @classmethod
     def cuda(cls, index: int = 0) -> Device:
-        """An NVIDIA GPU."""
+        """Open an NVIDIA GPU.
+
+        Parameters
+        ----------
+        index : int, default 0
+            Which one.
+
+        Returns
+        -------
+        Device
+
+        Raises
+        ------
+        BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+            When there is no such GPU, or no plugin for it.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> device = mg.Device.cuda() if mg.Device.is_cuda_available() else mg.Device.cpu()
+        """
         return cls(f"cuda:{index}")
 
     @classmethod
     def gpu(cls) -> Device:
-        """The best accelerator that works, whatever its make."""
+        """Open the best accelerator that works, of any make.
+
+        Returns
+        -------
+        Device
+
+        Raises
+        ------
+        BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+            When no accelerator works.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> device = mg.Device.gpu() if mg.Device.is_gpu_available() else mg.Device.cpu()
+        """
         return cls("gpu")
 
     @classmethod
     def is_available(cls, spec: str) -> bool:
-        """Whether ``Device(spec)`` would work. Never raises; a refusal is remembered and costs nothing to repeat."""
+        """Whether ``Device(spec)`` would work. It never raises; a refusal is remembered and costs nothing to repeat.
+
+        Parameters
+        ----------
+        spec : str
+            The name of a device, such as ``"cuda:1"``.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Device.is_available("cpu"), mg.Device.is_available("abacus")
+        (True, False)
+        """
         try:
             if spec in REFUSED:
                 return False
@@ -157,50 +219,125 @@ class Device:
 
     @classmethod
     def is_cuda_available(cls) -> bool:
-        """Whether ``Device("cuda")`` would work."""
+        """Whether ``Device("cuda")`` would work.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> available = mg.Device.is_cuda_available()
+        """
         return cls.is_available("cuda")
 
     @classmethod
     def is_gpu_available(cls) -> bool:
-        """Whether any accelerator works."""
+        """Whether any accelerator works.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> available = mg.Device.is_gpu_available()
+        """
         return cls.is_available("gpu")
 
     def is_cpu(self) -> bool:
-        """Whether this is the host."""
+        """Whether this is the host.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Device("cpu").is_cpu()
+        True
+        """
         return self.type == "cpu"
 
     def is_cuda(self) -> bool:
-        """Whether this is an NVIDIA GPU."""
+        """Whether this is an NVIDIA GPU.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Device("cpu").is_cuda()
+        False
+        """
         return self.type == "cuda"
 
     # ── the device itself ────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def type(self) -> str:
-        """The plugin's name: ``"cuda"`` of ``cuda:1``."""
+        """The plugin's name, as a str: ``"cuda"`` of ``cuda:1``."""
         return self._label.partition(":")[0]
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What the device claims; the words are in `micrograd_core.backend.CAPABILITIES`."""
+        """What the device claims, as a frozenset of str; the words are in `micrograd_core.backend.CAPABILITIES`."""
         return frozenset(CAPABILITIES).intersection(self.kernels.capabilities)
 
     def synchronize(self) -> None:
-        """Wait until all work submitted to the device is done."""
+        """Wait until all work submitted to the device is done.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Device("cpu").synchronize()
+        """
         self.kernels.synchronize()
 
     def memory(self) -> dict[str, int]:
-        """Bytes ``in_use``, ``reserved`` and ``peak``, as far as the device tells."""
+        """Ask how much memory the device uses.
+
+        Returns
+        -------
+        dict of str to int
+            Bytes ``in_use``, ``reserved`` and ``peak``, as far as the device tells.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> figures = mg.Device("cpu").memory()
+        """
         return self.kernels.memory()
 
     def release_memory(self) -> None:
-        """Give cached memory back to the system."""
+        """Give cached memory back to the system.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Device("cpu").release_memory()
+        """
         self.kernels.release_memory()
 
     def stream(self) -> AbstractContextManager[Any]:
-        """``with device.stream():`` puts work into a queue of its own, after what was given to the device before.
+        """Put the work of a ``with`` block into a queue of its own, after what was given to the device before.
 
-        What is given to it after the block waits for the block. Devices without queues run it as it is.
+        What is given to the device after the block waits for the block. Devices without queues run it as it is.
+
+        Returns
+        -------
+        context manager
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> with mg.Device("cpu").stream():
+        ...     y = mg.ones(2) + 1
         """
         return self.kernels.stream()
 

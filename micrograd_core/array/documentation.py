@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -192,6 +193,8 @@ def example(op: Op, names: list[str]) -> str:
 def _array(x: Array) -> str:
     if x.kind in ("dominant", "symmetric", "turning") and x.shape[-1] == x.shape[-2]:
         return f"mg.eye({x.shape[-1]})" if len(x.shape) == 2 else f"mg.eye({x.shape[-1]}).broadcast_to({x.shape})"
+    if x.kind == "ascending" and not x.dtype:
+        return f"mg.linspace({x.low}, {x.high}, {math.prod(x.shape)}).reshape({x.shape})"
     whole = x.dtype.startswith(("int", "uint"))
     value: Any = int((x.low + x.high) // 2) if whole else (x.low + x.high) / 2 or 0.5
     dtype = f', dtype="{x.dtype}"' if x.dtype else ""

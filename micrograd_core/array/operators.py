@@ -106,7 +106,31 @@ class Operators(BaseTensor):
         return sys.modules[__name__.partition(".")[0]]
 
     def to_device(self: Any, device: str | Device, /, *, stream: Any = None) -> Any:
-        """`Tensor.to`, as the array API spells it. Streams are not supported."""
+        """Copy to another device, as the array API spells `Tensor.to`.
+
+        Parameters
+        ----------
+        device : Device or str
+            Where the copy is.
+        stream : None
+            Streams are not supported.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself if it is there already.
+
+        Raises
+        ------
+        ValueError
+            When a stream is given.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.zeros(2).to_device("cpu").device
+        Device('cpu')
+        """
         if stream is not None:
             raise ValueError("to_device: tensors have no streams; leave stream=None")
         return self.to(device)

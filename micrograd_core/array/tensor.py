@@ -75,26 +75,38 @@ class Tensor(Methods):
 
     @property
     def size(self) -> Size:
-        """Number of elements; called, ``x.size()`` or ``x.size(dim)``, the shape or the length of an axis."""
+        """The number of elements, as an int; ``x.size()`` is the shape, and ``x.size(dim)`` the length of an axis."""
         return Size(self.shape)
 
     @property
     def layout(self) -> Layout:
-        """Shape, strides and offset in memory, in elements."""
+        """The `Layout` in memory: shape, strides and offset, in elements."""
         return self._kernels.layout(self._handle)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distance in memory between neighbours along each axis, in elements."""
+        """The distance in memory between neighbours along each axis, in elements, as a tuple of int."""
         return self.layout.strides
 
     @property
     def offset(self) -> int:
-        """Position of the first element in the memory it views, in elements."""
+        """The position of the first element in the memory that the tensor views, in elements, as an int."""
         return self.layout.offset
 
     def is_contiguous(self) -> bool:
-        """Whether the elements lie in C order without gaps."""
+        """Whether the elements lie in C order without gaps.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.zeros((2, 3))
+        >>> x.is_contiguous(), x.T.is_contiguous()
+        (True, False)
+        """
         return self.layout.is_contiguous
 
     # autograd
@@ -122,7 +134,7 @@ class Tensor(Methods):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this tensor was not computed by a recorded operation."""
+        """Whether this tensor was not computed by a recorded operation, as a bool."""
         return not is_node(self._record)
 
     @property
@@ -141,7 +153,17 @@ class Tensor(Methods):
         self._grad = value
 
     def zero_grad(self) -> None:
-        """Forget the gradient."""
+        """Forget the gradient: ``.grad`` becomes ``None``.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([1.0, 2.0])
+        >>> x.sum().backward()
+        >>> x.zero_grad()
+        >>> x.grad is None
+        True
+        """
         self.grad = None
 
     backward = backward
@@ -151,7 +173,7 @@ class Tensor(Methods):
 
     @property
     def data(self) -> Tensor:
-        """The numbers without the graph, as `detach`. Assigning replaces them; the tensor stays the leaf it is."""
+        """The numbers without the graph, as the Tensor that `detach` gives. Assigning replaces them; this stays a leaf."""
         return self.detach()
 
     @data.setter
@@ -171,29 +193,97 @@ class Tensor(Methods):
     # shape and selection
 
     def reshape(self, *shape: Any) -> Tensor:
-        """Give the elements another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``. A view if it can be."""
+        """Give the elements another shape, ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``.
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+            The lengths of the axes; one of them may be -1, and is then computed.
+
+        Returns
+        -------
+        Tensor
+            Of this dtype. A view if it can be.
+
+        Raises
+        ------
+        ShapeError
+            When the shape does not have as many elements.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.arange(4).reshape(2, -1)
+        Tensor([[0, 1],
+                [2, 3]])
+        """
         return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
 
     def permute_dims(self, *axes: Any) -> Tensor:
-        """Axes in another order. A view."""
+        """Put the axes in another order.
+
+        Parameters
+        ----------
+        *axes : int, or one tuple of int
+            All axes of this tensor, in their new order.
+
+        Returns
+        -------
+        Tensor
+            A view.
+
+        Raises
+        ------
+        AxisError
+            When the axes are not those of the tensor.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.zeros((2, 3, 4)).permute_dims(2, 0, 1).shape
+        (4, 2, 3)
+        """
         return _call("permute_dims", self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
     @property
     def T(self) -> Tensor:  # noqa: N802
-        """The transpose of a matrix. A view."""
+        """The transpose of a matrix, a Tensor that is a view."""
         if self.ndim != 2:
             raise MissingAxes(f"T is for matrices; this tensor has shape {self.shape}. Use .mT, or .transpose(i, j)")
         return self.mT
 
     @property
     def mT(self) -> Tensor:  # noqa: N802
-        """The last two axes exchanged. A view."""
+        """The tensor with its last two axes exchanged, a Tensor that is a view."""
         if self.ndim < 2:
             raise MissingAxes(f"mT needs at least two axes; this tensor has shape {self.shape}")
         return apply_single(PERMUTE_DIMS, self, SWAP_LAST_TWO[self.ndim])
 
     def broadcast_to(self, *shape: Any) -> Tensor:
-        """Axes of length 1, or missing on the left, repeated to `shape`. A view."""
+        """Repeat axes of length 1, or missing on the left, to a shape.
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+            The lengths of the axes of the result.
+
+        Returns
+        -------
+        Tensor
+            A view.
+
+        Raises
+        ------
+        ShapeError
+            When the shapes do not fit.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.asarray([1, 2]).broadcast_to(2, 2)
+        Tensor([[1, 2],
+                [1, 2]])
+        """
         return _call("broadcast_to", self, shape[0] if len(shape) == 1 else shape)
 
     __getitem__ = getitem
@@ -211,13 +301,56 @@ class Tensor(Methods):
     # type and place
 
     def astype(self, dtype: Any) -> Tensor:
-        """Elements converted to `dtype`."""
+        """Convert the elements to another dtype.
+
+        Parameters
+        ----------
+        dtype : DType or str
+            Such as ``mg.float64`` or ``"float64"``.
+
+        Returns
+        -------
+        Tensor
+            Of this shape. Gradients flow from floating-point numbers to floating-point numbers.
+
+        Raises
+        ------
+        DTypeError
+            When there is no such dtype, or complex numbers would lose their imaginary parts.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.asarray([1.7, -1.7]).astype("int64")
+        Tensor([ 1, -1])
+        """
         return _call("astype", self, dtype)
 
     def to(self, device: str | Device | DType | None = None, dtype: Any = None) -> Tensor:
         """Copy to another device, another dtype, or both; the copy stays in the graph.
 
-        This tensor itself if there is nothing to do.
+        Parameters
+        ----------
+        device : Device, str or None
+            Where the copy is; a dtype, or a tensor whose device and dtype are taken, may stand here too.
+        dtype : DType or str, optional
+            The dtype of the copy.
+
+        Returns
+        -------
+        Tensor
+            Of this shape; this tensor itself if there is nothing to do.
+
+        Raises
+        ------
+        TypeError
+            When neither a device nor a dtype is given.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.zeros(2).to("cpu", "float64").dtype
+        micrograd_core.float64
         """
         place, kind = destination(device, dtype)
         target = self._kernels if place is None else at_hand(place.kernels)
@@ -232,11 +365,38 @@ class Tensor(Methods):
     # out of the library
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers; a number for a 0-d tensor."""
+        """The elements as nested lists of Python numbers.
+
+        Returns
+        -------
+        list, or a number for a tensor of shape ``()``
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.asarray([[1, 2]]).tolist(), mg.asarray(3).tolist()
+        ([[1, 2]], 3)
+        """
         return elements(read(self._kernels, self._handle, self.dtype), self.shape, self.dtype)
 
     def item(self) -> Any:
-        """The one element as a Python number."""
+        """The one element as a Python number.
+
+        Returns
+        -------
+        bool, int, float or complex
+
+        Raises
+        ------
+        ShapeError
+            When the tensor does not have exactly one element.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.asarray([[2.5]]).item()
+        2.5
+        """
         if self.size != 1:
             raise ShapeError(f"item() is for tensors of one element; this one has shape {self.shape}. Use .tolist()")
         return _call("reshape", self.detach(), ()).tolist()

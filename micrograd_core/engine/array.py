@@ -42,17 +42,17 @@ class BaseTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
+        """The lengths of the axes, as a tuple of int."""
         return tuple(self._handle.shape)
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of axes, as an int."""
         return len(self._handle.shape)
 
     @property
     def device(self) -> Any:
-        """Where the elements are."""
+        """The `Device` that the elements are on."""
         return self._kernels.device
 
 
@@ -78,7 +78,20 @@ def unrecorded(x: T) -> T:
 
 
 def detach(x: T) -> T:
-    """Share memory with a tensor outside the graph; inside `vmap`, outside the graphs around it, too."""
+    """Share memory with a tensor outside the graph; inside `vmap`, outside the graphs around it, too.
+
+    Returns
+    -------
+    Tensor
+        A view of this tensor, of its shape and dtype, that records nothing.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, 2.0])
+    >>> (x * x).detach().requires_grad
+    False
+    """
     handle = x._handle if not x._kernels.depth else x._kernels.detach(x._handle)
     out = wrap(x.__class__, handle, x._kernels, x.dtype, None)
     share_view(x, out, None, {})

@@ -39,13 +39,23 @@ def backward(
         The cotangent to start from; 1 for a tensor of shape ``()``, required for any other.
     retain_graph : bool, optional
         Keep the graph for another sweep; by default it is freed, unless `create_graph`.
-    create_graph : bool
+    create_graph : bool, default False
         Record the sweep itself, so that the gradients can be differentiated again.
 
     Raises
     ------
     GraphError
         When nothing was recorded, the graph was freed, or a saved operand was written to.
+    TransformError
+        Inside `vmap`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.Tensor([1.0, 2.0])
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    Tensor([2., 4.])
     """
     record, kind = tensor._record, tensor.__class__
     if tensor._kernels.depth:

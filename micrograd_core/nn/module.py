@@ -50,7 +50,16 @@ class ModuleHook:
         hooks[self] = hook
 
     def remove(self) -> None:
-        """From now on the function is not called. Removing it twice is no error."""
+        """Stop calling the function. Removing a hook twice is no error.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Linear(2, 2)
+        >>> hook = layer.register_forward_hook(lambda module, args, result: print(result.shape))
+        >>> hook.remove()
+        >>> y = layer(mg.zeros((1, 2)))
+        """
         self._hooks.pop(self, None)
 
     def __enter__(self) -> Self:
@@ -145,7 +154,22 @@ class Module(Remembered):
             return super().__new__(cls, *args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What calling the module computes."""
+        """Compute the result of a call; each subclass defines its own.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            The arguments of the call.
+
+        Returns
+        -------
+        Tensor, or whatever the subclass returns
+
+        Raises
+        ------
+        NotImplementedError
+            When the subclass does not define it.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
     def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -214,61 +238,228 @@ class Module(Remembered):
         return {name: x for name, x in found if isinstance(x, Tensor) and name not in unsaved}
 
     def named_modules(self) -> Members[tuple[str, Module]]:
-        """The module itself, named ``""``, and all below it, such as ``"layers.0"``; each comes once."""
+        """List this module, named ``""``, and all modules below it, such as ``"layers.0"``; each comes once.
+
+        Returns
+        -------
+        Members of tuple of str and Module
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> [name for name, module in mg.nn.Sequential(mg.nn.ReLU(), mg.nn.Tanh()).named_modules()]
+        ['', '0', '1']
+        """
         return Members((name, value) for name, value in self._walk() if isinstance(value, Module))
 
     def modules(self) -> Members[Module]:
-        """The module itself, and all below it."""
+        """List this module and all modules below it; each comes once.
+
+        Returns
+        -------
+        Members of Module
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Sequential(mg.nn.ReLU(), mg.nn.Tanh()).modules()[1:]
+        [ReLU(), Tanh()]
+        """
         return Members(module for _, module in self.named_modules())
 
     def named_children(self) -> Members[tuple[str, Module]]:
-        """The modules among the attributes, by name."""
+        """List the modules among the attributes, with their names.
+
+        Returns
+        -------
+        Members of tuple of str and Module
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Sequential(mg.nn.ReLU(), mg.nn.Tanh()).named_children()
+        [('0', ReLU()), ('1', Tanh())]
+        """
         return Members((name, value) for name, value in self._contents() if isinstance(value, Module))
 
     def children(self) -> Members[Module]:
-        """The modules among the attributes."""
+        """List the modules among the attributes.
+
+        Returns
+        -------
+        Members of Module
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Sequential(mg.nn.ReLU(), mg.nn.Tanh()).children()
+        [ReLU(), Tanh()]
+        """
         return Members(module for _, module in self.named_children())
 
     def named_tensors(self, recurse: bool = True) -> Members[tuple[str, Tensor]]:
-        """Parameters and buffers with their dotted names, such as ``"layers.0.weight"``."""
+        """List parameters and buffers with their dotted names, such as ``"layers.0.weight"``.
+
+        Parameters
+        ----------
+        recurse : bool, default True
+            Whether those of the modules below are listed too.
+
+        Returns
+        -------
+        Members of tuple of str and Tensor
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> [name for name, x in mg.nn.BatchNorm1d(2).named_tensors()]
+        ['weight', 'bias', 'running_mean', 'running_var', 'num_batches_tracked']
+        """
         found = self._walk() if recurse else self._contents()
         return Members((name, x) for name, x in found if isinstance(x, Tensor) and x.is_leaf)
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Members[tuple[str, Tensor]]:
-        """What is optimised, each name after `prefix` and a dot; with `recurse` also that of modules inside."""
+        """List the tensors to optimise, with their dotted names.
+
+        Parameters
+        ----------
+        prefix : str, default ""
+            What comes before each name, followed by a dot.
+        recurse : bool, default True
+            Whether those of the modules below are listed too.
+
+        Returns
+        -------
+        Members of tuple of str and Tensor
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> [name for name, p in mg.nn.Linear(2, 3).named_parameters(prefix="head")]
+        ['head.weight', 'head.bias']
+        """
         begin = f"{prefix}." if prefix else ""
         return Members((begin + name, p) for name, p in self.named_tensors(recurse) if is_parameter(p))
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Members[tuple[str, Tensor]]:
-        """Those that do not."""
+        """List the tensors that are saved but not optimised, such as running means, with their dotted names.
+
+        Parameters
+        ----------
+        prefix : str, default ""
+            What comes before each name, followed by a dot.
+        recurse : bool, default True
+            Whether those of the modules below are listed too.
+
+        Returns
+        -------
+        Members of tuple of str and Tensor
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> [name for name, x in mg.nn.BatchNorm1d(2).named_buffers()]
+        ['running_mean', 'running_var', 'num_batches_tracked']
+        """
         begin = f"{prefix}." if prefix else ""
         return Members((begin + name, p) for name, p in self.named_tensors(recurse) if not is_parameter(p))
 
     def parameters(self, recurse: bool = True) -> Members[Tensor]:
-        """The tensors to optimise."""
+        """List the tensors to optimise: what an optimiser takes.
+
+        Parameters
+        ----------
+        recurse : bool, default True
+            Whether those of the modules below are listed too.
+
+        Returns
+        -------
+        Members of Tensor
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> [p.shape for p in mg.nn.Linear(2, 3).parameters()]
+        [(3, 2), (3,)]
+        """
         return Members(p for _, p in self.named_parameters(recurse=recurse))
 
     def buffers(self, recurse: bool = True) -> Members[Tensor]:
-        """The tensors that are kept beside them, such as running means."""
+        """List the tensors that are saved but not optimised, such as running means.
+
+        Parameters
+        ----------
+        recurse : bool, default True
+            Whether those of the modules below are listed too.
+
+        Returns
+        -------
+        Members of Tensor
+            A list that ``next(…)`` also takes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> [x.shape for x in mg.nn.BatchNorm1d(2).buffers()]
+        [(2,), (2,), ()]
+        """
         return Members(p for _, p in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Any:
-        """The module with a dotted name, such as ``"layers.0"``.
+        """Find a module by its dotted name.
+
+        Parameters
+        ----------
+        target : str
+            Such as ``"layers.0"``.
+
+        Returns
+        -------
+        Module
 
         Raises
         ------
         AttributeError
-            When there is none.
+            When no module has that name.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Sequential(mg.nn.ReLU(), mg.nn.Tanh()).get_submodule("1")
+        Tanh()
         """
         return self._found(target, Module, "module")
 
     def get_parameter(self, target: str) -> Any:
-        """The parameter with a dotted name, such as ``"layers.0.weight"``.
+        """Find a parameter or a buffer by its dotted name.
+
+        Parameters
+        ----------
+        target : str
+            Such as ``"layers.0.weight"``.
+
+        Returns
+        -------
+        Tensor
 
         Raises
         ------
         AttributeError
-            When there is none.
+            When no tensor of this module has that name.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Linear(2, 3).get_parameter("weight").shape
+        (3, 2)
         """
         return self._found(target, Tensor, "parameter")
 
@@ -286,90 +477,272 @@ class Module(Remembered):
         Parameters
         ----------
         name : str
+            The name of the attribute.
         tensor : Tensor or None
-        persistent : bool
+            The tensor; the attribute shares its memory, outside the graph.
+        persistent : bool, default True
             Whether `state_dict` has it.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Identity()
+        >>> layer.register_buffer("scale", mg.ones(2), persistent=False)
+        >>> layer.scale, list(layer.state_dict())
+        (Tensor([1., 1.]), [])
         """
         setattr(self, name, None if tensor is None else tensor.detach())
         self._unsaved = self._unsaved - {name} if persistent else self._unsaved | {name}
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
-        """``setattr(module, name, param)``."""
+        """Keep a tensor to optimise as an attribute, as ``setattr(module, name, param)`` does.
+
+        Parameters
+        ----------
+        name : str
+            The name of the attribute.
+        param : Tensor or None
+            A tensor that records gradients.
+
+        Raises
+        ------
+        TypeError
+            When the attribute is a parameter, and `param` cannot be one.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Identity()
+        >>> layer.register_parameter("scale", mg.Tensor([1.0]))
+        >>> [name for name, p in layer.named_parameters()]
+        ['scale']
+        """
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """``setattr(module, name, other)``."""
+        """Keep a module as an attribute, as ``setattr(self, name, module)`` does.
+
+        Parameters
+        ----------
+        name : str
+            The name of the attribute.
+        module : Module or None
+            The module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> model = mg.nn.Sequential()
+        >>> model.add_module("last", mg.nn.ReLU())
+        >>> model.last
+        ReLU()
+        """
         setattr(self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """`add_module`."""
+        """Keep a module as an attribute; another name of `add_module`.
+
+        Parameters
+        ----------
+        name : str
+            The name of the attribute.
+        module : Module or None
+            The module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> model = mg.nn.Sequential()
+        >>> model.register_module("last", mg.nn.ReLU())
+        >>> model.last
+        ReLU()
+        """
         setattr(self, name, module)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> ModuleHook:
-        """Call ``hook(module, args)`` before each `forward`; what it returns, unless ``None``, is the arguments.
+        """Call a function before each `forward`.
+
+        Parameters
+        ----------
+        hook : function
+            Called as ``hook(module, args)``. What it returns, unless ``None``, replaces the arguments: a tuple, or one
+            of them.
 
         Returns
         -------
         ModuleHook
             With a method `remove`; as a context it removes the hook at its end.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Identity()
+        >>> hook = layer.register_forward_pre_hook(lambda module, args: args[0] * 2)
+        >>> layer(mg.ones(2))
+        Tensor([2., 2.])
         """
         return ModuleHook(self, "_before", hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> ModuleHook:
-        """Call ``hook(module, args, result)`` after each `forward`; what it returns, unless ``None``, is the result.
+        """Call a function after each `forward`.
+
+        Parameters
+        ----------
+        hook : function
+            Called as ``hook(module, args, result)``. What it returns, unless ``None``, replaces the result.
 
         Returns
         -------
         ModuleHook
             With a method `remove`; as a context it removes the hook at its end.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Identity()
+        >>> with layer.register_forward_hook(lambda module, args, result: result + 1):
+        ...     layer(mg.ones(2))
+        Tensor([2., 2.])
         """
         return ModuleHook(self, "_after", hook)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set ``requires_grad`` of all parameters."""
+        """Set ``requires_grad`` of all parameters.
+
+        Parameters
+        ----------
+        requires_grad : bool, default True
+            Whether they record gradients; false freezes them, and they stay parameters.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Linear(2, 1).requires_grad_(False)
+        >>> layer(mg.ones(2)).requires_grad, len(layer.parameters())
+        (False, 2)
+        """
         for p in self.parameters():
             p.requires_grad = requires_grad
         return self
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call a function with every module below this one, and with this one last."""
+        """Call a function with every module below this one, and with this one last.
+
+        Parameters
+        ----------
+        function : function
+            Called with one module at a time; its result is ignored.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> model = mg.nn.Sequential(mg.nn.ReLU()).apply(lambda module: print(type(module).__name__))
+        ReLU
+        Sequential
+        """
         for module in reversed([module for _, module in self.named_modules()]):
             function(module)
         return self
 
     def train(self, mode: bool = True) -> Self:
-        """Set `training` here and in all modules below."""
+        """Set `training` here and in all modules below.
+
+        Parameters
+        ----------
+        mode : bool, default True
+            Whether layers such as `Dropout` behave as they do while learning.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Dropout(0.5).eval().train().training
+        True
+        """
         for _, module in self.named_modules():
             module.training = bool(mode)
         return self
 
     def eval(self) -> Self:
-        """The opposite of `train`."""
+        """Set `training` to false here and in all modules below: dropout passes, norms use their running statistics.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Dropout(0.5).eval()(mg.ones(2))
+        Tensor([1., 1.])
+        """
         return self.train(False)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters; without `set_to_none` they become zeros."""
+        """Forget the gradients of all parameters.
+
+        Parameters
+        ----------
+        set_to_none : bool, default True
+            Whether ``.grad`` becomes ``None``, rather than zeros.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Linear(2, 1)
+        >>> layer(mg.ones((1, 2))).sum().backward()
+        >>> layer.zero_grad(set_to_none=False)
+        >>> layer.weight.grad
+        Tensor([[0., 0.]])
+        """
         for p in self.parameters():
             p.grad = None if set_to_none or p.grad is None else p.grad * 0
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of parameters and buffers by name, outside the graph. Writing into one raises GraphError: `clone` it.
+        """Copy parameters and buffers, outside the graph.
 
         A tensor that is held twice, as tied weights are, has both names, and one copy.
+
+        Returns
+        -------
+        dict of str to Tensor
+            By dotted names. Writing into a copy raises GraphError; write into a ``clone()`` of it.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> list(mg.nn.Sequential(mg.nn.Linear(2, 3)).state_dict())
+        ['0.weight', '0.bias']
         """
         own = self._every_tensor()
         copies = {id(p): _saved(p) for p in own.values()}
         return {name: copies[id(p)] for name, p in own.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
-        """Replace the numbers of all parameters and buffers by those in `state` (tensors or arrays).
+        """Replace the numbers of all parameters and buffers by those in `state`.
 
         Of a tensor that has several names, one is enough; of several, the last counts.
 
         Parameters
         ----------
         state : mapping from names to arrays
-        strict : bool
+            Tensors, or other arrays, of the shapes of this module's; they are converted to its dtypes, and copied.
+        strict : bool, default True
             Whether the names must be those of this module. If not, what both have is loaded.
 
         Returns
@@ -381,6 +754,13 @@ class Module(Remembered):
         ------
         ShapeError
             When shapes differ, or names do and `strict` is true; all differences are listed and nothing is loaded.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> first, second = mg.nn.Linear(2, 3), mg.nn.Linear(2, 3)
+        >>> second.load_state_dict(first.state_dict())
+        <All keys matched successfully>
         """
         check_state(f"{type(self).__name__}.load_state_dict", state)
         own = self._every_tensor()
@@ -414,13 +794,34 @@ class Module(Remembered):
         """Move parameters and buffers to another device, convert those with floating-point numbers, or both.
 
         They stay the same tensors, with their hooks and gradients; a graph that was recorded before no longer leads to
-        them. Make optimisers afterwards. Integers keep their dtype, and complex numbers do where `dtype` is real. What
-        fails or is interrupted has done nothing, or all of it.
+        them. Make optimisers afterwards. Integers keep their dtype, and complex numbers do where `dtype` is real. A
+        call that
+        fails or is interrupted has changed nothing, or everything.
+
+        Parameters
+        ----------
+        device : Device, str or None
+            Where they go; a dtype, or a tensor whose device and dtype are taken, may stand here too.
+        dtype : DType or str, optional
+            A floating-point dtype.
+
+        Returns
+        -------
+        Module
+            This module.
 
         Raises
         ------
         DTypeError
             When `dtype` is not floating-point.
+        TypeError
+            When neither a device nor a dtype is given.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Linear(2, 3).to(dtype="float64").weight.dtype
+        micrograd_core.float64
         """
         place, kind = destination(device, dtype)
         if kind is not None and not kind.is_floating:
@@ -432,23 +833,77 @@ class Module(Remembered):
         return self
 
     def float(self) -> Self:
-        """``to(dtype="float32")``."""
+        """Convert floating-point parameters and buffers to float32, as ``to(dtype="float32")`` does.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Linear(2, 3, dtype="float64").float().weight.dtype
+        micrograd_core.float32
+        """
         return self.to(dtype="float32")
 
     def double(self) -> Self:
-        """``to(dtype="float64")``."""
+        """Convert floating-point parameters and buffers to float64, as ``to(dtype="float64")`` does.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Linear(2, 3).double().weight.dtype
+        micrograd_core.float64
+        """
         return self.to(dtype="float64")
 
     def half(self) -> Self:
-        """``to(dtype="float16")``."""
+        """Convert floating-point parameters and buffers to float16, as ``to(dtype="float16")`` does.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Linear(2, 3).half().weight.dtype
+        micrograd_core.float16
+        """
         return self.to(dtype="float16")
 
     def bfloat16(self) -> Self:
-        """``to(dtype="bfloat16")``."""
+        """Convert floating-point parameters and buffers to bfloat16, as ``to(dtype="bfloat16")`` does.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Linear(2, 3).bfloat16().weight.dtype
+        micrograd_core.bfloat16
+        """
         return self.to(dtype="bfloat16")
 
     def facts(self) -> str:
-        """What `repr` tells beside the modules inside."""
+        """Describe this module alone: `repr` prints it beside the modules inside.
+
+        Returns
+        -------
+        str
+            Such as ``"in_features=2, out_features=3"``; empty by default.
+        """
         return ""
 
     def __repr__(self) -> str:

@@ -311,14 +311,14 @@ OPS = (
         "Variance over `axis`, by the two-pass formula; divides by the count less `correction`.",
         gradient=(_var_rule,),
         compose=_var,
-        samples=(*_SAMPLES, Sample((2, 3), axis=1, correction=1.0)),
+        samples=(Sample((2, 3), axis=1, correction=1.0), *_SAMPLES),
     ),
     _spread(
         "std",
         "Standard deviation over `axis`: the root of `var`. Without deviation, as of one element, the gradient is 0.",
         gradient=(_std_rule,),
         compose=lambda k, x, **params: k.sqrt(k.var(x, **params)),
-        samples=(Sample((2, 3)), Sample((2, 3), axis=1, correction=1.0)),
+        samples=(Sample((2, 3), axis=1, correction=1.0), Sample((2, 3))),
     ),
     _quantifier(
         "any",
