@@ -68,12 +68,65 @@ def extreme(name: str, x: Tensor, dim: int, keepdim: bool = False) -> Extreme:
 
 
 def middle(x: Tensor, *args: Any, **named: Any) -> Any:
-    """``x.median``: see `by_words`."""
+    """The median: NumPy's, or with the word `dim` or `keepdim` PyTorch's.
+
+    NumPy's is the mean of the two numbers in the middle, PyTorch's the lower of them, with its place.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of real dtype.
+    *args, **named
+        ``axis`` and ``keepdims``, or ``dim`` and ``keepdim``.
+
+    Returns
+    -------
+    Tensor, or named tuple of Tensor: values, indices
+        A pair with ``dim``; the indices are int64.
+
+    Warns
+    -----
+    RuntimeWarning
+        When the two kinds differ, and no word says which is meant.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.asarray([3.0, 1.0, 2.0, 4.0])
+    >>> x.median(axis=0), x.median(dim=0)
+    (Tensor(2.5), Extreme(values=Tensor(2.), indices=Tensor(2)))
+    """
     return by_words(reduction("median"), "median", x, args, named)
 
 
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower of the two numbers in the middle; along an axis a pair, with places."""
+    """The lower of the two numbers in the middle; along an axis a pair, with places, as in PyTorch.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of real dtype.
+    dim : int, optional
+        The axis; by default all elements are looked at.
+    keepdim : bool, default False
+        Whether the axis stays, with length 1.
+
+    Returns
+    -------
+    Tensor, or named tuple of Tensor: values, indices
+        A pair where there is an axis; the indices are int64.
+
+    Raises
+    ------
+    AxisError
+        When the tensor has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.torch.median(mg.asarray([3.0, 1.0, 2.0, 4.0]))
+    Tensor(2.)
+    """
     flat = x.reshape(-1) if dim is None else x
     axis = -1 if dim is None else dim
     xp: Any = x.__array_namespace__()
@@ -82,7 +135,31 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 def numpy(x: Tensor) -> Any:
-    """A NumPy copy; of a tensor that records, write ``x.detach().numpy()``."""
+    """A NumPy copy of the elements.
+
+    Parameters
+    ----------
+    x : Tensor
+        That does not record; of one that does, write ``x.detach().numpy()``.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of the shape and dtype of `x`; bfloat16 is that of `ml_dtypes`.
+
+    Raises
+    ------
+    GraphError
+        When the tensor records gradients.
+    TypeError
+        For bfloat16, when `ml_dtypes` is not installed.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.asarray([1, 2]).numpy()
+    array([1, 2])
+    """
     import numpy
 
     if x.requires_grad:
@@ -121,7 +198,35 @@ def without_gradient(x: Tensor) -> None:
 
 @both_spellings
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Extreme:
-    """The elements in order along an axis, and where they were."""
+    """The elements in order along an axis, and where they were.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of real dtype.
+    dim : int, default -1
+        The axis.
+    descending : bool, default False
+        Whether the greatest come first.
+    stable : bool, default False
+        Accepted for PyTorch's sake: equal elements keep their order either way.
+
+    Returns
+    -------
+    named tuple of Tensor: values, indices
+        Of the shape of `x`; the indices are int64.
+
+    Raises
+    ------
+    AxisError
+        When the tensor has no such axis.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.asarray([3, 1, 2]).sort()
+    Extreme(values=Tensor([1, 2, 3]), indices=Tensor([1, 2, 0]))
+    """
     xp: Any = x.__array_namespace__()
     places = xp.argsort(x, dim, descending)
     return Extreme(xp.take_along_axis(x, places, dim), places)
@@ -139,7 +244,33 @@ def spread(
 
 
 def nonzero(x: Tensor, *, as_tuple: bool | None = None) -> Any:
-    """The places of what is not 0: an array for each axis, or, with ``as_tuple=False``, a row for each place."""
+    """The places of what is not 0.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of at least one axis.
+    as_tuple : bool, optional
+        Whether there is an array for each axis, as in NumPy and by default with a warning, rather than a row for each
+        place, as in PyTorch.
+
+    Returns
+    -------
+    tuple of Tensor, or Tensor (places, axes)
+        Of int64 dtype.
+
+    Warns
+    -----
+    RuntimeWarning
+        When `as_tuple` is not given.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.asarray([0, 5, 7]).nonzero(as_tuple=False)
+    Tensor([[1],
+            [2]])
+    """
     if as_tuple is None:
         warn(
             "x.nonzero() gives an array for each axis, as NumPy's; PyTorch's gives a row for each place: write "
@@ -150,22 +281,124 @@ def nonzero(x: Tensor, *, as_tuple: bool | None = None) -> Any:
 
 
 def add(x: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """``x + alpha * other``."""
+    """Compute ``x + alpha * other``.
+
+    Parameters
+    ----------
+    x : Tensor
+        The first summand.
+    other : Tensor or number
+        The second.
+    alpha : number, default 1
+        The factor of the second.
+
+    Returns
+    -------
+    Tensor
+        Of the common dtype, and the shape that both broadcast to.
+
+    Raises
+    ------
+    DeviceMismatch, DTypeError, ShapeError
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.ones(2).add(mg.ones(2), alpha=3)
+    Tensor([4., 4.])
+    """
     return x.__array_namespace__().add(x, other if alpha == 1 else other * alpha)
 
 
 def subtract(x: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """``x - alpha * other``."""
+    """Compute ``x - alpha * other``.
+
+    Parameters
+    ----------
+    x : Tensor
+        The number to subtract from.
+    other : Tensor or number
+        What is subtracted.
+    alpha : number, default 1
+        The factor of what is subtracted.
+
+    Returns
+    -------
+    Tensor
+        Of the common dtype, and the shape that both broadcast to.
+
+    Raises
+    ------
+    DeviceMismatch, DTypeError, ShapeError
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.ones(2).subtract(mg.ones(2), alpha=3)
+    Tensor([-2., -2.])
+    """
     return x.__array_namespace__().subtract(x, other if alpha == 1 else other * alpha)
 
 
 def addcmul(x: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-    """``x + value * tensor1 * tensor2``."""
+    """Compute ``x + value * tensor1 * tensor2``.
+
+    Parameters
+    ----------
+    x : Tensor
+        The first summand.
+    tensor1, tensor2 : Tensor
+        The factors.
+    value : number, default 1
+        The factor of the product.
+
+    Returns
+    -------
+    Tensor
+        Of the common dtype, and the shape that all broadcast to.
+
+    Raises
+    ------
+    DeviceMismatch, DTypeError, ShapeError
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones(2)
+    >>> x.addcmul(x, x, value=3)
+    Tensor([4., 4.])
+    """
     return x + tensor1 * tensor2 * value
 
 
 def addcdiv(x: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-    """``x + value * tensor1 / tensor2``."""
+    """Compute ``x + value * tensor1 / tensor2``.
+
+    Parameters
+    ----------
+    x : Tensor
+        The first summand.
+    tensor1, tensor2 : Tensor
+        The dividend and the divisor.
+    value : number, default 1
+        The factor of the quotient.
+
+    Returns
+    -------
+    Tensor
+        Of the common dtype, and the shape that all broadcast to.
+
+    Raises
+    ------
+    DeviceMismatch, DTypeError, ShapeError
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> x = mg.ones(2)
+    >>> x.addcdiv(x, x, value=3)
+    Tensor([4., 4.])
+    """
     return x + tensor1 / tensor2 * value
 
 
@@ -173,7 +406,37 @@ def addcdiv(x: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
 def unique(
     x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
-    """The values that occur, in order; with them, where asked for, each element's place and how often each occurs."""
+    """The values that occur, in order.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of real dtype.
+    sorted : bool, default True
+        Accepted for PyTorch's sake: the values are in order either way.
+    return_inverse : bool, default False
+        Whether the place of each element among the values comes too, of the shape of `x`.
+    return_counts : bool, default False
+        Whether it comes too how often each value occurs.
+    dim : None
+        Rows are not compared.
+
+    Returns
+    -------
+    Tensor, or tuple of Tensor
+        Values (count,); then what was asked for, of int64 dtype.
+
+    Raises
+    ------
+    NotImplementedError
+        When `dim` is given.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.asarray([3, 1, 3]).unique(return_counts=True)
+    (Tensor([1, 3]), Tensor([1, 2]))
+    """
     if dim is not None:
         raise NotImplementedError("unique: rows are not compared; use numpy.unique(x.numpy(), axis=...)")
     found = x.__array_namespace__().unique_all(x)
@@ -183,12 +446,35 @@ def unique(
 
 @both_spellings
 def repeat(x: Tensor, *sizes: Any, axis: int | None = None) -> Tensor:
-    """The tensor repeated so many times along each axis, as PyTorch does; with ``axis=`` each element, as NumPy does.
+    """Repeat the tensor so many times along each axis, as PyTorch does; with ``axis=`` each element, as NumPy does.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of any shape and dtype.
+    *sizes : int, or one tuple of int
+        How often, for each axis of the result.
+    axis : int, optional
+        The axis along which each element is repeated.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`.
 
     Raises
     ------
     TypeError
-        For one number, which PyTorch and NumPy read differently.
+        For one number without `axis`, which PyTorch and NumPy read differently.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.asarray([1, 2]).repeat(2, 2)
+    Tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    >>> mg.asarray([1, 2]).repeat(2, axis=0)
+    Tensor([1, 1, 2, 2])
     """
     if axis is not None:
         return x.__array_namespace__().repeat(x, *sizes, axis=axis)

@@ -173,7 +173,7 @@ class Tensor(Methods):
 
     @property
     def data(self) -> Tensor:
-        """The numbers without the graph, as the Tensor that `detach` gives. Assigning replaces them; this stays a leaf."""
+        """The numbers without the graph, as a Tensor, like `detach`. Assigning replaces them; this stays a leaf."""
         return self.detach()
 
     @data.setter

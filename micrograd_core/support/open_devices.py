@@ -15,7 +15,18 @@ OPENING: Final = lock()
 
 
 def forget(name: str) -> None:
-    """Close the book on a device name: the next ``Device(name)`` opens it anew. Tensors on it stay usable."""
+    """Forget a device: the next ``Device(name)`` opens it anew. Tensors on it stay usable.
+
+    Parameters
+    ----------
+    name : str
+        The name of the plugin, such as ``"cuda"``; all its devices are forgotten, and which could not be opened.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.Device.forget("abacus")
+    """
     with OPENING:
         for spec in [spec for spec in OPENED if spec.partition(":")[0] == name]:
             del OPENED[spec]
