@@ -59,7 +59,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element."""
+        """Bytes of an element, as an int."""
         return max(self.bits // 8, 1)
 
 

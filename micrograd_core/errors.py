@@ -363,14 +363,47 @@ class OutOfMemory(MicrogradError, MemoryError):
 
     @staticmethod
     def meant_by(error: Exception) -> bool:
-        """Whether that is what another error says: some array libraries (PyTorch, JAX) have only words for it."""
+        """Whether another error says that memory is used up. PyTorch and JAX, for example, say it in words only.
+
+        Parameters
+        ----------
+        error : Exception
+            The other error.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.errors.OutOfMemory.meant_by(MemoryError())
+        True
+        """
         return isinstance(error, MemoryError) or bool(
             re.search("out of memory|can't allocate memory", str(error), re.IGNORECASE)
         )
 
     @classmethod
     def on(cls, kernels: Any) -> OutOfMemory:
-        """The error of a device, with the figures it tells."""
+        """Make the error of a device, with the figures that the device tells.
+
+        Parameters
+        ----------
+        kernels : Kernels
+            Those of the device.
+
+        Returns
+        -------
+        OutOfMemory
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> error = mg.errors.OutOfMemory.on(mg.Device("cpu").kernels)
+        >>> error.device
+        'cpu'
+        """
         figures = kernels.memory()
         return cls(str(kernels.device), None, figures.get("in_use"), figures.get("reserved"))
 

@@ -91,7 +91,7 @@ class Generator:
 
     @property
     def state(self) -> State:
-        """Key, next block, and how many generators were split off: all there is. Settable."""
+        """Key, next block, and how many generators were split off, as a tuple of int: all there is. Settable."""
         stream = self._stream()
         return stream._key, stream._block, stream._splits
 
@@ -104,7 +104,22 @@ class Generator:
         stream._key, stream._block, stream._splits = state
 
     def split(self, count: int = 2) -> tuple[Generator, ...]:
-        """New generators with streams of their own. This one's stream goes on as if nothing had happened."""
+        """Make generators with streams of their own. This one's stream continues as if nothing had happened.
+
+        Parameters
+        ----------
+        count : int, default 2
+            How many to make.
+
+        Returns
+        -------
+        tuple of Generator
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> first, second, third = mg.random.Generator(0).split(3)
+        """
         trace = programs.get()
         if trace is not None:
             trace.refuse_seed(self)
@@ -114,7 +129,24 @@ class Generator:
         return tuple(Generator(_descendant(stream._key, _SPLITS + first + i)) for i in range(count))
 
     def take(self, words: int) -> dict[str, int]:
-        """The place in the stream of the next `words` words, as kernels take it. The next draw starts a new block."""
+        """Reserve the next words of the stream, for a kernel that computes them. The next draw starts a new block.
+
+        Parameters
+        ----------
+        words : int
+            How many words of 64 bits.
+
+        Returns
+        -------
+        dict of str to int
+            ``key`` and ``block``, as kernels take them.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.random.Generator(5).take(8)
+        {'key': 5, 'block': 1}
+        """
         with _lock:
             stream = self._noted()
             block, stream._block = stream._block, stream._block + -(-words // 4)  # in one line, as above
@@ -122,7 +154,23 @@ class Generator:
         return {"key": stream._key, "block": block if trace is None else trace.position(self, block)}
 
     def give_back(self, place: dict[str, int], words: int) -> None:
-        """Undo a `take` of what nobody used, unless somebody else has drawn since."""
+        """Undo a `take` of words that were not used, unless somebody else has drawn since.
+
+        Parameters
+        ----------
+        place : dict of str to int
+            What `take` returned.
+        words : int
+            How many words that were.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> g = mg.random.Generator(5)
+        >>> g.give_back(g.take(8), 8)
+        >>> g.take(8)
+        {'key': 5, 'block': 1}
+        """
         with _lock:
             stream = self._stream()
             if (stream._key, stream._block) == (place["key"], place["block"] + -(-words // 4)):

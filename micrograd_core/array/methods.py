@@ -1218,9 +1218,7 @@ class Methods(Operators):
         """Whether the tensor is on an NVIDIA GPU, as a bool."""
         return self.device.is_cuda()
 
-    is_xpu = is_mps = is_meta = is_sparse = is_quantized = property(
-        lambda x: False, doc="False, as a bool: no tensor is of this kind."
-    )
+    is_xpu = is_mps = is_meta = is_sparse = is_quantized = property(lambda x: False, doc="False, always: a bool.")
 
 
 REFLECTED: Final = {

@@ -104,12 +104,32 @@ class Checkpoint:
         self._kind = str(self.structure.get("", {}).get("class", "")).removeprefix("nn.")
 
     def state(self, part: str, device: str | Device | None = None) -> Any:
-        """What was saved of a part, such as ``"data"``: as its `state_dict` was. Tensors are made on `device`.
+        """Read what was saved of a part, as its `state_dict` was.
+
+        Parameters
+        ----------
+        part : str
+            Such as ``"data"``, one of `parts`.
+        device : Device or str, optional
+            Where tensors are made; by default on the default device.
+
+        Returns
+        -------
+        dict, or a list, tuple or dict of such
 
         Raises
         ------
         CheckpointError
-            When there is no such part.
+            When the file has no such part.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import micrograd_core as mg
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> mg.checkpoints.save(path, model=mg.nn.Linear(2, 1))
+        >>> sorted(mg.checkpoints.Checkpoint(path).state("model"))
+        ['bias', 'weight']
         """
         if part == "model":
             return self.state_dict(device)
@@ -121,7 +141,31 @@ class Checkpoint:
             return together(self._told[part], own.__getitem__)
 
     def state_dict(self, device: str | Device | None = None) -> dict[str, Tensor]:
-        """The numbers of the model by name: what `Module.load_state_dict` takes."""
+        """Read the numbers of the model: what `Module.load_state_dict` takes.
+
+        Parameters
+        ----------
+        device : Device or str, optional
+            Where tensors are made; by default on the default device.
+
+        Returns
+        -------
+        dict of str to Tensor
+
+        Raises
+        ------
+        CheckpointError
+            When the file has no model.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import micrograd_core as mg
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+        >>> mg.checkpoints.save(path, model=mg.nn.Linear(2, 1))
+        >>> mg.checkpoints.Checkpoint(path).state_dict()["weight"].shape
+        (1, 2)
+        """
         if "model" not in self.parts:
             raise self._absent("model")
         place = default_device() if device is None else Device(device)

@@ -131,14 +131,14 @@ class Batches:
 
     @property
     def examples(self) -> int | None:
-        """How many examples an epoch goes through, where that is known."""
+        """How many examples an epoch goes through, as an int, or None where that is not known."""
         if self._size is None or self._source.length is None:
             return None
         return len(self) * self._size if self._drop_last else self._source.length
 
     @property
     def seed(self) -> int:
-        """What the orders are made from."""
+        """The seed of the orders, as an int."""
         return self._seed
 
     def __len__(self) -> int:
@@ -158,7 +158,19 @@ class Batches:
     # ── where one stopped ────────────────────────────────────────────────────────────────────────────────────
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last ``for`` is, as integers and booleans. Batches that lie ready do not count."""
+        """Where the last ``for`` is. Batches that lie ready do not count.
+
+        Returns
+        -------
+        dict of str to int, bool or None
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> epoch = mg.data.batches([1, 2, 3], 2)
+        >>> epoch.state_dict()["position"]
+        0
+        """
         given = {name: getattr(self, f"_{name}") for name in ("seed", "shuffle", "size", "drop_last")}
         return {"epoch": self.epoch, "position": self.position, **given, "length": self._source.length}
 
@@ -176,6 +188,12 @@ class Batches:
         ------
         DataError
             When it is not such a state; nothing has changed then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> first, second = (mg.data.batches([1, 2, 3], 2) for _ in range(2))
+        >>> second.load_state_dict(first.state_dict())
         """
         own = self.state_dict()
         wrong = [name for name in own if name not in state] if isinstance(state, dict) else [*own]

@@ -85,23 +85,32 @@ class MultiheadAttention(Module):
         is_causal: bool = False, key_padding_mask: Tensor | None = None, need_weights: bool = False,
         average_attn_weights: bool = True,
     ) -> Tensor:  # fmt: skip
-        """(batch, targets, features), and (batch, sources, features) twice, to (batch, targets, features).
-
-        All of them may come without the batch.
+        """Let each target attend to the sources.
 
         Parameters
         ----------
-        query, key, value : Tensor
+        query : Tensor, (batch, targets, features)
+            Or without the batch, as all of them.
+        key, value : Tensor, (batch, sources, features), optional
             Without `key` the query attends to itself; without `value` the key is the value.
         attn_mask : Tensor, optional
             That of `scaled_dot_product_attention`, for scores (batch, heads, targets, sources): true where a target
             may look. PyTorch's layer reads it the other way round.
-        is_causal : bool
+        is_causal : bool, default False
             Whether a target looks at no later source.
-        key_padding_mask : Tensor, optional
-            (batch, sources), true where a source is only padding, at which nobody looks.
+        key_padding_mask : Tensor, (batch, sources), optional
+            True where a source is only padding, at which nobody looks.
         need_weights, average_attn_weights : bool
             Whether the weights of all sources come too, as the second of a pair, and as the mean of all heads.
+
+        Returns
+        -------
+        Tensor, (batch, targets, features)
+            With `need_weights` a pair, with weights (batch, targets, sources), or (batch, heads, targets, sources).
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -121,7 +130,38 @@ class MultiheadAttention(Module):
         self, query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None = None,
         key_padding_mask: Tensor | None = None, need_weights: bool = True, average_attn_weights: bool = True,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """As `functional.multi_head_attention_forward`: `hidden` is true, or -inf, where a target may not look."""
+        """Let each target attend to the sources, with PyTorch's masks: see `functional.multi_head_attention_forward`.
+
+        Parameters
+        ----------
+        query, key, value : Tensor, (batch, positions, features)
+            Or (positions, batch, features) where `batch_first` is false, or without the batch.
+        hidden : Tensor, (targets, sources) or (batch * heads, targets, sources), optional
+            True, or minus infinity, where a target may not look.
+        key_padding_mask : Tensor, (batch, sources), optional
+            True where a source is only padding.
+        need_weights : bool, default True
+            Whether the weights come too.
+        average_attn_weights : bool, default True
+            Whether they are the mean of all heads.
+
+        Returns
+        -------
+        tuple of Tensor, and Tensor or None
+            The result, of the shape of `query`; and the weights.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.ones((1, 3, 4))
+        >>> y, weights = mg.nn.MultiheadAttention(4, 2).attend(x, x, x)
+        >>> y.shape, weights.shape
+        ((1, 3, 4), (1, 3, 3))
+        """
         turned = self.batch_first and query.ndim == 3
         if turned:
             query, key, value = (FUNCTIONS["permute_dims"](x, (1, 0, 2)) for x in (query, key, value))
@@ -217,7 +257,26 @@ class TransformerBlock(Module):
         self.perceptron = Sequential(Linear(features, width, **made), call.GELU(), Linear(width, features, **made))
 
     def forward(self, x: Tensor, *, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-        """(batch, positions, features), and the same."""
+        """Add attention, then a perceptron, each of what was normalised.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, positions, features)
+            Or without the batch.
+        attn_mask : Tensor, optional
+            As for `MultiheadAttention`: true where a position may look.
+        is_causal : bool, default False
+            Whether a position looks at no later one.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         x = x + self.attention(self.norm1(x), attn_mask=attn_mask, is_causal=is_causal)
         return x + self.perceptron(self.norm2(x))  # type: ignore[no-any-return]
 

@@ -123,7 +123,19 @@ class Call(Module):
         return [*self.arguments.items(), *others]
 
     def forward(self, *operands: Any, **others: Any) -> Any:
-        """The operation or function on its operands; a function may have further arguments at a call."""
+        """Call the operation or function.
+
+        Parameters
+        ----------
+        *operands
+            Its operands.
+        **others
+            Further arguments of a function, at this call.
+
+        Returns
+        -------
+        Tensor, or what the function returns
+        """
         if self.function is None:
             return FUNCTIONS[self.operation](*operands, **self.arguments, **others)
         if _has_modes(self.function):
@@ -172,7 +184,29 @@ MAXIMUM = "kernel_size stride padding dilation return_indices ceil_mode"
 
 
 def _over_channels(input: Tensor) -> Tensor:
-    """Softmax over the channels of (batch, channels, height, width) or (channels, height, width)."""
+    """Softmax over the channels.
+
+    Parameters
+    ----------
+    input : Tensor, (batch, channels, height, width)
+        Or (channels, height, width).
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    ShapeError
+        When the input has other axes.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> mg.nn.Softmax2d()(mg.zeros((2, 1, 1))).flatten()
+    Tensor([0.5, 0.5])
+    """
     if input.ndim not in (3, 4):
         raise ShapeError(f"Softmax2d: the input has 3 or 4 axes; got shape {input.shape}")
     return functional.softmax(input, -3)

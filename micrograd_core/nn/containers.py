@@ -32,21 +32,105 @@ class _List(Module, Generic[T]):
         return item
 
     def append(self, item: T) -> Self:
-        """Put one at the end."""
+        """Put an item at the end.
+
+        Parameters
+        ----------
+        item : Module or Tensor
+            What the list holds.
+
+        Returns
+        -------
+        This list
+
+        Raises
+        ------
+        TypeError
+            When the item is of another class.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> len(mg.nn.ModuleList().append(mg.nn.ReLU()))
+        1
+        """
         self._list.append(self._checked(item))
         return self
 
     def extend(self, items: Iterable[T]) -> Self:
-        """Put several at the end."""
+        """Put several items at the end.
+
+        Parameters
+        ----------
+        items : iterable of Module or Tensor
+            What the list holds.
+
+        Returns
+        -------
+        This list
+
+        Raises
+        ------
+        TypeError
+            When an item is of another class; nothing is put in then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.ModuleList().extend([mg.nn.ReLU(), mg.nn.Tanh()])
+        ModuleList(ReLU(), Tanh())
+        """
         self._list.extend([self._checked(item) for item in items])
         return self
 
     def insert(self, index: int, item: T) -> None:
-        """Put one before another."""
+        """Put an item before another.
+
+        Parameters
+        ----------
+        index : int
+            The place that it gets. Negative ones count from the end.
+        item : Module or Tensor
+            What the list holds.
+
+        Raises
+        ------
+        TypeError
+            When the item is of another class.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layers = mg.nn.ModuleList([mg.nn.ReLU()])
+        >>> layers.insert(0, mg.nn.Tanh())
+        >>> layers
+        ModuleList(Tanh(), ReLU())
+        """
         self._list.insert(index, self._checked(item))
 
     def pop(self, index: int = -1) -> T:
-        """Take one out."""
+        """Remove an item, and return it.
+
+        Parameters
+        ----------
+        index : int, default -1
+            Its place; by default the last.
+
+        Returns
+        -------
+        Module or Tensor
+
+        Raises
+        ------
+        IndexError
+            When the list has no such place.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.ModuleList([mg.nn.ReLU()]).pop()
+        ReLU()
+        """
         return self._list.pop(index)
 
     def __len__(self) -> int:
@@ -83,28 +167,110 @@ class _Dict(Module, Generic[T]):
         return [*self._dict.items(), *((name, value) for name, value in vars(self).items() if name != "_dict")]
 
     def update(self, items: Mapping[str, T] | Iterable[tuple[str, T]]) -> None:
-        """Put several in."""
+        """Put several items in, under their names.
+
+        Parameters
+        ----------
+        items : mapping, or iterable of pairs
+            Names, and modules or tensors.
+
+        Raises
+        ------
+        TypeError
+            When an item is of another class.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layers = mg.nn.ModuleDict()
+        >>> layers.update({"act": mg.nn.ReLU()})
+        >>> layers
+        ModuleDict(act=ReLU())
+        """
         for key, item in dict(items).items():
             self[key] = item
 
     def pop(self, key: str) -> T:
-        """Take one out."""
+        """Remove an item, and return it.
+
+        Parameters
+        ----------
+        key : str
+            Its name.
+
+        Returns
+        -------
+        Module or Tensor
+
+        Raises
+        ------
+        KeyError
+            When the dict has no such name.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.ModuleDict({"act": mg.nn.ReLU()}).pop("act")
+        ReLU()
+        """
         return self._dict.pop(key)
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """The names.
+
+        Returns
+        -------
+        view of str
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> list(mg.nn.ModuleDict({"act": mg.nn.ReLU()}).keys())
+        ['act']
+        """
         return self._dict.keys()
 
     def values(self) -> ValuesView[T]:
-        """What has them."""
+        """The modules or tensors.
+
+        Returns
+        -------
+        view of Module or Tensor
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> list(mg.nn.ModuleDict({"act": mg.nn.ReLU()}).values())
+        [ReLU()]
+        """
         return self._dict.values()
 
     def items(self) -> ItemsView[str, T]:
-        """Both."""
+        """Pairs of a name and its module or tensor.
+
+        Returns
+        -------
+        view of tuple
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> list(mg.nn.ModuleDict({"act": mg.nn.ReLU()}).items())
+        [('act', ReLU())]
+        """
         return self._dict.items()
 
     def clear(self) -> None:
-        """Take all out."""
+        """Remove all items.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layers = mg.nn.ModuleDict({"act": mg.nn.ReLU()})
+        >>> layers.clear()
+        >>> len(layers)
+        0
+        """
         self._dict.clear()
 
     def __getattr__(self, name: str) -> Any:

@@ -58,7 +58,21 @@ class Linear(Module):
         self.bias = parameter((out_features,), fan_in=in_features, **made) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape ``(..., in_features)`` to ``(..., out_features)``."""
+        """Compute ``x @ weight.T + bias``.
+
+        Parameters
+        ----------
+        x : Tensor, (..., in_features)
+            Of the dtype of the parameters.
+
+        Returns
+        -------
+        Tensor, (..., out_features)
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         return FUNCTIONS["linear"](x, self.weight, 0.0 if self.bias is None else self.bias)
 
     def facts(self) -> str:
@@ -107,7 +121,23 @@ class Bilinear(Module):
         self.bias = parameter((out_features,), fan_in=in1_features, **made) if bias else None
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Shapes ``(..., in1_features)`` and ``(..., in2_features)`` to ``(..., out_features)``."""
+        """Compute ``x1 @ weight @ x2 + bias`` for each output.
+
+        Parameters
+        ----------
+        x1 : Tensor, (..., in1_features)
+            The first input.
+        x2 : Tensor, (..., in2_features)
+            The second, with the same leading axes.
+
+        Returns
+        -------
+        Tensor, (..., out_features)
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         return FUNCTIONS["bilinear"](x1, x2, self.weight, self.bias)
 
     def facts(self) -> str:
@@ -150,7 +180,22 @@ class PReLU(Module):
         self.weight = recording(full((num_parameters,), init, **made))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, channels, ...), or any shape with one weight."""
+        """Multiply what is negative by the weight.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, channels, ...)
+            Or of any shape, where there is one weight.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         return functional.prelu(x, self.weight)
 
     def facts(self) -> str:
@@ -193,7 +238,22 @@ class _Convolution(OverAxes):
         self.bias = parameter((outputs,), fan_in=fan_in, **made) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, in_channels, *spatial) to (batch, out_channels, *spatial)."""
+        """Convolve the spatial axes.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, in_channels, *spatial)
+            Or without the batch.
+
+        Returns
+        -------
+        Tensor, (batch, out_channels, *spatial)
+            Without the batch where `x` has none.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         if self.padding_mode == "zeros":
             return FUNCTIONS[f"{self.operation}{self.rank}d"](x, self.weight, self.bias, **self.options)
         padded = functional.pad(x, self._around(), PADDINGS[self.padding_mode])
@@ -392,7 +452,24 @@ class Embedding(Module):
         self.plain = padding_idx is None and max_norm is None and not scale_grad_by_freq
 
     def forward(self, indices: Tensor) -> Tensor:
-        """Integers of any shape to (..., embedding_dim)."""
+        """Look up rows of the table.
+
+        Parameters
+        ----------
+        indices : Tensor
+            Integers of any shape, from 0 to below `num_embeddings`.
+
+        Returns
+        -------
+        Tensor, (*indices.shape, embedding_dim)
+
+        Raises
+        ------
+        IndexError
+            When an index lies outside of the table.
+        DTypeError
+            When the indices are not integers.
+        """
         if self.plain:
             return FUNCTIONS["embedding"](indices, self.weight)
         return functional.embedding(indices, self.weight, **self.options)  # type: ignore[arg-type]
@@ -460,7 +537,26 @@ class EmbeddingBag(Module):
     def forward(
         self, indices: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        """Integers (bags, length), or (total,) with `offsets` (bags,), to (bags, embedding_dim)."""
+        """Look up rows of the table, and put those of each bag together.
+
+        Parameters
+        ----------
+        indices : Tensor, (bags, length), or (total,) with `offsets`
+            Integers from 0 to below `num_embeddings`.
+        offsets : Tensor, (bags,), optional
+            Where each bag begins among the indices.
+        per_sample_weights : Tensor of the shape of `indices`, optional
+            Factors of the rows, for bags that are summed.
+
+        Returns
+        -------
+        Tensor, (bags, embedding_dim)
+
+        Raises
+        ------
+        ShapeError, DTypeError, IndexError, ValueError
+            When the arguments do not fit each other or the table.
+        """
         given: dict[str, Any] = {"per_sample_weights": per_sample_weights, **self.options}
         return functional.embedding_bag(indices, self.weight, offsets, **given)
 
@@ -513,7 +609,23 @@ class Dropout(Module):
         self.p, self.inplace, self.generator = p, inplace, generator
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape."""
+        """Set elements to 0 at random while training; leave them as they are after `eval`.
+
+        Parameters
+        ----------
+        x : Tensor
+            Of any shape.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        DTypeError
+            When `x` is not floating-point.
+        """
         if self.inplace and self.training and self.p:
             x[...] = FUNCTIONS["dropout"](x, self.p, generator=self.generator)
             return x

@@ -50,22 +50,65 @@ class ScalarModule(Module):
             """`forward`, which see."""
 
     def stages(self) -> Sequence[Layer]:
-        """The layers, in order."""
+        """The layers, in order.
+
+        Returns
+        -------
+        sequence of Layer
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> len(mg.nn.MLP(3, [4, 1]).stages())
+        2
+        """
         raise NotImplementedError
 
     def __str__(self) -> str:
         return repr(self)  # as micrograd prints them
 
     def parameters(self) -> list[Any]:  # type: ignore[override]
-        """Weights and biases as scalars, views of the matrices' elements: assign to ``p.data`` and ``p.grad``."""
+        """Weights and biases as scalars, views of the matrices' elements: assign to ``p.data`` and ``p.grad``.
+
+        Returns
+        -------
+        list of Value
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> len(mg.nn.Layer(3, 2).parameters())
+        8
+        """
         return [p for layer in self.stages() for p in layer.cells.parameters]
 
     def tensors(self) -> list[Tensor]:
-        """The matrices and bias vectors that `parameters` are the elements of: what optimisers take."""
+        """The matrices and bias vectors that `parameters` are the elements of: what optimisers take.
+
+        Returns
+        -------
+        list of Tensor
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> [p.shape for p in mg.nn.Layer(3, 2).tensors()]
+        [(2, 3), (2,)]
+        """
         return [p for layer in self.stages() for p in (layer.weight, layer.bias)]
 
     def zero_grad(self) -> None:  # type: ignore[override]
-        """Set all gradients to 0."""
+        """Set all gradients to 0.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> model = mg.nn.MLP(3, [1])
+        >>> model([1.0, 2.0, 3.0]).backward()
+        >>> model.zero_grad()
+        >>> model.parameters()[0].grad
+        0.0
+        """
         for p in self.tensors() if tracing.get() is None else self.parameters():
             p.zero_grad()
 
@@ -141,12 +184,24 @@ class Layer(ScalarModule):
         self.nonlin = nonlin
 
     def stages(self) -> Sequence[Layer]:
-        """Itself."""
+        """The layer itself, in a tuple.
+
+        Returns
+        -------
+        tuple of Layer
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> layer = mg.nn.Layer(3, 2)
+        >>> layer.stages() == (layer,)
+        True
+        """
         return (self,)
 
     @property
     def cells(self) -> Cells:
-        """The scalar parameters."""
+        """The `Cells` of the layer: its scalar parameters, in the order of `parameters`."""
         cells: Cells | None = self.__dict__.get("_cells")
         if cells is None or not cells.fits(self.weight, self.bias):
             cells = self._cells = Cells(self.weight, self.bias)
@@ -154,7 +209,7 @@ class Layer(ScalarModule):
 
     @property
     def neurons(self) -> list[Neuron]:
-        """The rows, as neurons that share the layer's numbers."""
+        """The rows, as a list of Neuron that share the layer's numbers."""
         return [Neuron._of(self, row) for row in range(self.bias.shape[0])]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -209,30 +264,76 @@ class Neuron(ScalarModule):
 
     @property
     def w(self) -> list[Value]:
-        """The weights."""
+        """The weights, as a list of Value."""
         return self.parameters()[:-1]
 
     @property
     def b(self) -> Value:
-        """The bias."""
+        """The bias, a Value."""
         bias: Value = self.parameters()[-1]
         return bias
 
     def stages(self) -> Sequence[Layer]:
-        """The layer it is a row of."""
+        """The layer that the neuron is a row of, in a tuple.
+
+        Returns
+        -------
+        tuple of Layer
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> len(mg.nn.Neuron(3).stages())
+        1
+        """
         return (self._layer,)
 
     def parameters(self) -> list[Any]:  # type: ignore[override]
-        """Its weights and its bias."""
+        """The weights and the bias as scalars, views of the matrices' elements.
+
+        Returns
+        -------
+        list of Value
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> len(mg.nn.Neuron(3).parameters())
+        4
+        """
         return self._layer.cells.of_row(self._row)
 
     def zero_grad(self) -> None:  # type: ignore[override]
-        """Set all gradients to 0."""
+        """Set all gradients to 0.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> neuron = mg.nn.Neuron(3)
+        >>> neuron([1.0, 2.0, 3.0]).backward()
+        >>> neuron.zero_grad()
+        >>> neuron.b.grad
+        0.0
+        """
         for p in self.parameters():
             p.grad = 0.0
 
     def forward(self, x: Any) -> Any:
-        """As `Layer`, with one output."""
+        """Compute on Values, or on a batch.
+
+        Parameters
+        ----------
+        x : sequence of Values and numbers, or Tensor (..., nin)
+            The inputs.
+
+        Returns
+        -------
+        Value, or Tensor (..., 1)
+
+        Raises
+        ------
+        ShapeError, DeviceMismatch
+        """
         layer, row = self._layer, self._row
         if layer.bias.shape == (1,):
             return super().forward(x)
@@ -279,7 +380,18 @@ ReLUNeuron(4), ReLUNeuron(4), ReLUNeuron(4)], Layer of [LinearNeuron(4)]]
         self.layers = [Layer(sizes[i], sizes[i + 1], nonlin=i != len(nouts) - 1, **options) for i in range(len(nouts))]
 
     def stages(self) -> Sequence[Layer]:
-        """The layers, in order."""
+        """The layers, in order.
+
+        Returns
+        -------
+        list of Layer
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> len(mg.nn.MLP(3, [4, 1]).stages())
+        2
+        """
         return self.layers
 
     def __repr__(self) -> str:

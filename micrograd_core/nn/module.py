@@ -1044,7 +1044,18 @@ class Sequential(Module):
         return numbered + [(name, value) for name, value in vars(self).items() if name != "layers"]
 
     def forward(self, x: Any) -> Tensor:
-        """The input of the first, the result of the last."""
+        """Call one module after the other.
+
+        Parameters
+        ----------
+        x : Tensor, or what the first module takes
+            The input of the first.
+
+        Returns
+        -------
+        Tensor
+            The result of the last.
+        """
         for layer in self.layers:
             x = layer(x)
         return x  # type: ignore[no-any-return]
@@ -1092,7 +1103,17 @@ class Identity(Module):
             """Return the argument."""
 
     def forward(self, x: Any) -> Any:
-        """Anything."""
+        """Return the argument.
+
+        Parameters
+        ----------
+        x
+            Any object.
+
+        Returns
+        -------
+        The same object
+        """
         return x
 
 
@@ -1122,7 +1143,25 @@ class Flatten(Module):
         self.end = end if end_dim is None else end_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, ...) to (batch, elements)."""
+        """Merge the axes from `start` to `end`.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, ...)
+            Of any dtype.
+
+        Returns
+        -------
+        Tensor, (batch, elements)
+            A view where it can be.
+
+        Raises
+        ------
+        ShapeError
+            When the last axis lies before the first.
+        AxisError
+            When the tensor has no such axis.
+        """
         start, end = (resolve_axis("Flatten", axis, x.ndim) for axis in (self.start, self.end))
         if end < start:
             raise ShapeError(f"Flatten: axis {self.end} lies before axis {self.start} in shape {x.shape}")
@@ -1152,7 +1191,23 @@ class Unflatten(Module):
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape with that axis."""
+        """Split the axis `dim`.
+
+        Parameters
+        ----------
+        x : Tensor
+            Of any shape with that axis, and any dtype.
+
+        Returns
+        -------
+        Tensor
+            A view where it can be.
+
+        Raises
+        ------
+        AxisError, ShapeError
+            When there is no such axis, or the lengths do not make up its own.
+        """
         axis = resolve_axis("Unflatten", self.dim, x.ndim)
         return x.reshape((*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :]))
 

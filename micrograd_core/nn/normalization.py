@@ -60,7 +60,22 @@ class LayerNorm(Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any leading axes."""
+        """Normalise over the last axes.
+
+        Parameters
+        ----------
+        x : Tensor, (..., *normalized_shape)
+            Of floating-point dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         axes = tuple(range(-len(self.normalized_shape), 0))
         if self.weight is None:
             return functional.layer_norm(x, self.normalized_shape, None, self.bias, self.eps)
@@ -108,7 +123,22 @@ class RMSNorm(Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any leading axes."""
+        """Divide by the root of the mean of squares over the last axes.
+
+        Parameters
+        ----------
+        x : Tensor, (..., *normalized_shape)
+            Of floating-point dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def facts(self) -> str:
@@ -155,7 +185,22 @@ class GroupNorm(Module):
         self.bias = parameter((num_channels,), "zeros", **made) if affine and bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, num_channels, *spatial)."""
+        """Normalise each group of channels.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, num_channels, *spatial)
+            Of floating-point dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         return functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def facts(self) -> str:
@@ -255,7 +300,23 @@ class _BatchNorm(_RunningNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, num_features, *spatial)."""
+        """Normalise each channel: by the statistics of the batch while training, else by the running averages.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, num_features, *spatial)
+            Of floating-point dtype.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        ShapeError
+            When the input has other axes or channels.
+        """
         self._check(x, *(2,) * (self.rank == 1), self.rank + 2)
         self._follow(x)
         training = self.training or self.running_mean is None
@@ -340,7 +401,23 @@ class _InstanceNorm(_RunningNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, **made)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, num_features, *spatial), or without the batch."""
+        """Normalise each channel of each example.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, num_features, *spatial)
+            Or without the batch.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `x`.
+
+        Raises
+        ------
+        ShapeError
+            When the input has other axes or channels.
+        """
         if x.ndim == self.rank + 1:
             return self.forward(x.expand_dims(0))[0]
         self._check(x, self.rank + 2)

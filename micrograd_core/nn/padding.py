@@ -36,7 +36,23 @@ class _Pad(OverAxes):
         self.value: float | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, channels, *spatial), or without the batch."""
+        """Put elements around the spatial axes.
+
+        Parameters
+        ----------
+        x : Tensor, (batch, channels, *spatial)
+            Or without the batch.
+
+        Returns
+        -------
+        Tensor
+            With longer spatial axes.
+
+        Raises
+        ------
+        ShapeError
+            When the padding does not fit the shape.
+        """
         return functional.pad(x, self.padding, self.mode, self.value)
 
     def facts(self) -> str:

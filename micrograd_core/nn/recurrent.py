@@ -395,9 +395,24 @@ class _Cell(_Kind):
         self.bias_hh = parameter((rows,), **numbers) if bias else None
 
     def forward(self, x: Tensor, state: Any = None) -> Any:
-        """(batch, input_size), and a state (batch, hidden_size), by default zeros, to the next; or without the batch.
+        """Compute the next state.
 
-        The state of an `LSTMCell` is a pair.
+        Parameters
+        ----------
+        x : Tensor, (batch, input_size)
+            Or (input_size,), without the batch.
+        state : Tensor, (batch, hidden_size), optional
+            By default zeros; of an `LSTMCell` a pair of state and cell.
+
+        Returns
+        -------
+        Tensor, (batch, hidden_size)
+            Of an `LSTMCell` a pair; without the batch where `x` has none.
+
+        Raises
+        ------
+        ShapeError
+            When `x` has another shape.
         """
         x = asarray(x)
         single = x.ndim == 1

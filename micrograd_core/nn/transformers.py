@@ -117,7 +117,28 @@ class TransformerEncoderLayer(_TransformerLayer):
         self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
-        """Shape of `src`. Masks are true, or minus infinity, where nobody may look, as PyTorch's."""
+        """Attend, then apply the perceptron.
+
+        Parameters
+        ----------
+        src : Tensor, (positions, batch, features)
+            Or (batch, positions, features) with `batch_first`, or without the batch.
+        src_mask : Tensor, (positions, positions) or (batch * heads, positions, positions), optional
+            True, or minus infinity, where a position may not look, as PyTorch's.
+        src_key_padding_mask : Tensor, (batch, positions), optional
+            True where a position is only padding.
+        is_causal : bool, default False
+            Whether a position looks at no later one, where there is no `src_mask`.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `src`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         mask = _seen_as_causal(src, src_mask, is_causal, self.self_attn.batch_first)
         x = self._part(1, src, lambda x: self.self_attn.attend(x, x, x, mask, src_key_padding_mask, False)[0])
         return self._part(2, x, self._perceptron)
@@ -168,7 +189,30 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False, memory_is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
-        """Shape of `tgt`; `memory` is what the encoder gave. Masks as of `TransformerEncoderLayer`."""
+        """Attend to the targets, then to what the encoder gave, then apply the perceptron.
+
+        Parameters
+        ----------
+        tgt : Tensor, (positions, batch, features)
+            Or (batch, positions, features) with `batch_first`, or without the batch.
+        memory : Tensor, (sources, batch, features)
+            What the encoder gave, with its axes in the same order.
+        tgt_mask, memory_mask : Tensor, optional
+            Scores (targets, targets) and (targets, sources) that do not count: true, or minus infinity, as PyTorch's.
+        tgt_key_padding_mask, memory_key_padding_mask : Tensor, (batch, positions), optional
+            True where a position is only padding.
+        tgt_is_causal, memory_is_causal : bool, default False
+            Whether a position looks at no later one, where there is no mask.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `tgt`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         first = self.self_attn.batch_first
         own = _seen_as_causal(tgt, tgt_mask, tgt_is_causal, first)
         other = _seen_as_causal(tgt, memory_mask, memory_is_causal, first)
@@ -220,7 +264,28 @@ class TransformerEncoder(_Stack):
         self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
-        """As each layer."""
+        """Call one layer after the other, then the norm.
+
+        Parameters
+        ----------
+        src : Tensor, (positions, batch, features)
+            Or (batch, positions, features) with `batch_first`, or without the batch.
+        mask : Tensor, optional
+            The `src_mask` of each layer.
+        src_key_padding_mask : Tensor, (batch, positions), optional
+            True where a position is only padding.
+        is_causal : bool, default False
+            Whether a position looks at no later one, where there is no `mask`.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `src`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
         return self._normed(src)
@@ -251,7 +316,26 @@ class TransformerDecoder(_Stack):
         super().__init__(decoder_layer, num_layers, norm)
 
     def forward(self, tgt: Tensor, memory: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """As each layer."""
+        """Call one layer after the other, then the norm.
+
+        Parameters
+        ----------
+        tgt : Tensor, (positions, batch, features)
+            Or (batch, positions, features) with `batch_first`, or without the batch.
+        memory : Tensor, (sources, batch, features)
+            What the encoder gave, with its axes in the same order.
+        *args, **kwargs
+            Further arguments of each layer, as for `TransformerDecoderLayer`.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `tgt`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         for layer in self.layers:
             tgt = layer(tgt, memory, *args, **kwargs)
         return self._normed(tgt)
@@ -323,7 +407,30 @@ class Transformer(Module):
         tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
         src_is_causal: bool = False, tgt_is_causal: bool = False, memory_is_causal: bool = False,
     ) -> Tensor:  # fmt: skip
-        """Shape of `tgt`. Masks as of the layers."""
+        """Encode the source, and decode the target beside it.
+
+        Parameters
+        ----------
+        src : Tensor, (sources, batch, features)
+            Or (batch, sources, features) with `batch_first`, or without the batch.
+        tgt : Tensor, (targets, batch, features)
+            With its axes in the same order.
+        src_mask, tgt_mask, memory_mask : Tensor, optional
+            Scores that do not count: true, or minus infinity, as PyTorch's.
+        src_key_padding_mask, tgt_key_padding_mask, memory_key_padding_mask : Tensor, (batch, positions), optional
+            True where a position is only padding.
+        src_is_causal, tgt_is_causal, memory_is_causal : bool, default False
+            Whether a position looks at no later one, where there is no mask.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `tgt`.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceMismatch
+        """
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         found: Tensor = self.decoder(
             tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
@@ -333,7 +440,28 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(size: int, device: Any = None, dtype: Any = "float32") -> Tensor:
-        """Minus infinity where a source is later than a target, else 0."""
+        """The mask of a causal network: minus infinity where a source is later than a target, else 0.
+
+        Parameters
+        ----------
+        size : int
+            The number of positions.
+        device : Device or str, optional
+            Where it is made; by default on the default device.
+        dtype : DType or str, default "float32"
+            Of floating-point numbers.
+
+        Returns
+        -------
+        Tensor, (size, size)
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.nn.Transformer.generate_square_subsequent_mask(2)
+        Tensor([[  0., -inf],
+                [  0.,   0.]])
+        """
         found: Tensor = FUNCTIONS["where"](causal_mask(size, size, device), -math.inf, 0.0).astype(dtype)
         return found
 

@@ -62,7 +62,15 @@ class EMA:
 
     @no_grad()
     def update(self) -> None:
-        """Move the averages towards the parameters as they are now."""
+        """Move the averages towards the parameters as they are now.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([1.0])
+        >>> average = mg.optim.EMA([x], decay=0.5)
+        >>> average.update()
+        """
         changes: list[tuple[Any, str, Any]] = []
         for average, (_, p) in zip(self.averages, self._named(), strict=True):
             changes.append((average, "data", average + (p.detach() - average) * (1 - self.decay)))
@@ -70,7 +78,19 @@ class EMA:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """A context in which the parameters hold the averages; afterwards they hold their own numbers again."""
+        """Let the parameters hold the averages inside a ``with`` block; afterwards they hold their own numbers again.
+
+        Returns
+        -------
+        context manager
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([1.0])
+        >>> with mg.optim.EMA([x]).applied():
+        ...     numbers = x.tolist()
+        """
         tensors = [p for _, p in self._named()]
         before = [p.detach() for p in tensors]
         try:
@@ -86,6 +106,14 @@ class EMA:
         ----------
         parameters : Module, or iterable of Tensor, optional
             By default those that are averaged.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x, y = mg.Tensor([1.0]), mg.Tensor([0.0])
+        >>> mg.optim.EMA([x]).copy_to([y])
+        >>> y.tolist()
+        [1.0]
         """
         whose = self if parameters is None else EMA(parameters, self.decay)
         self._put([p for _, p in whose._named()], self.averages)
@@ -96,16 +124,41 @@ class EMA:
         assign_all([(p, "data", x) for p, x in zip(tensors, copies, strict=True)])
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of the averages, by the names of the module's tensors, or by their places."""
+        """Copy the averages.
+
+        Returns
+        -------
+        dict of str to Tensor
+            By the names of the module's tensors, or by their places.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> list(mg.optim.EMA(mg.nn.Linear(2, 1)).state_dict())
+        ['weight', 'bias']
+        """
         return {name: x.copy() for (name, _), x in zip(self._named(), self.averages, strict=True)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the ``state_dict()`` of averages of the same parameters.
 
+        Parameters
+        ----------
+        state : mapping of str to Tensor or array
+            With the names and shapes of this object's own.
+
         Raises
         ------
         ShapeError
             When names or shapes differ; nothing is loaded then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> average = mg.optim.EMA([mg.Tensor([1.0])])
+        >>> average.load_state_dict({"0": [2.0]})
+        >>> average.averages
+        [Tensor([2.])]
         """
         names = [name for name, _ in self._named()]
         if sorted(state) != sorted(names):

@@ -35,6 +35,12 @@ class Optimizer:
     params : iterable of Tensor, or of dicts
         Leaves that require gradients. Each dict is a group: its ``params``, and the hyperparameters that differ from
         those of the other groups: ``[{"params": body}, {"params": head, "lr": 0.01}]``.
+    lr : float
+        The learning rate.
+    maximize : bool, default False
+        Whether parameters go up their gradients.
+    **settings
+        The hyperparameters of the subclass.
 
     Raises
     ------
@@ -123,12 +129,12 @@ class Optimizer:
 
     @property
     def params(self) -> list[Tensor]:
-        """The parameters of all groups."""
+        """The parameters of all groups, as a list of Tensor."""
         return [*self._own, *(p for rule in self.groups for p in rule._own)]
 
     @property
     def parts(self) -> Sequence[Optimizer]:
-        """The optimisers that move the parameters: one for each group, or this one."""
+        """The optimisers that move the parameters, as a list or tuple of Optimizer: one for each group, or this one."""
         return self.groups or (self,)
 
     @property
@@ -138,11 +144,11 @@ class Optimizer:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The hyperparameters that groups have unless they say otherwise."""
+        """The hyperparameters that groups have unless they say otherwise, as a dict of str to their values."""
         return {name: getattr(self, name) for name in hyperparameters(type(self))}
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Optimise more parameters: ``{"params": [...], "lr": 0.01}``.
+        """Optimise more parameters.
 
         Parameters
         ----------
@@ -153,6 +159,14 @@ class Optimizer:
         ------
         TypeError, ValueError, GraphError
             As when an optimiser is made; nothing is added then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> rule.add_param_group({"params": [mg.Tensor([2.0])], "lr": 0.01})
+        >>> [group["lr"] for group in rule.param_groups]
+        [0.1, 0.01]
         """
         new = self._group(group)
         self._check_once([*self.params, *new.params])
@@ -245,6 +259,21 @@ class Optimizer:
         ------
         GraphError
             When a parameter has changed its device or dtype since the optimiser was made; nothing is moved.
+
+        Warns
+        -----
+        RuntimeWarning
+            When no parameter has a gradient.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([1.0])
+        >>> rule = mg.optim.SGD([x], lr=0.5)
+        >>> x.sum().backward()
+        >>> rule.step()
+        >>> x.tolist()
+        [0.5]
         """
         for rule in self.parts:
             rule._check_places()
@@ -294,7 +323,27 @@ class Optimizer:
             assign_all(changes)
 
     def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
-        """The new parameter, from kernels, parameter, gradient, and a copy of its state that this is to update."""
+        """Compute a new parameter; each subclass defines its own.
+
+        Parameters
+        ----------
+        k : Table
+            The kernels of the parameter's device.
+        p, g : Handle
+            The parameter and its gradient, of one shape and dtype.
+        state : dict
+            A copy of what the rule keeps for this parameter; `update` writes the new entries into it.
+
+        Returns
+        -------
+        Handle
+            The new parameter, of the same shape and dtype.
+
+        Raises
+        ------
+        NotImplementedError
+            When the subclass does not define it.
+        """
         raise NotImplementedError
 
     def _updated(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
@@ -309,7 +358,7 @@ class Optimizer:
 
     @property
     def shrink(self) -> float:
-        """What a decoupled decay leaves of a parameter before the gradient moves it."""
+        """The factor of a parameter that a decoupled decay leaves before the gradient moves it, as a float."""
         return 1 - self.lr * self.weight_decay
 
     def _update_parts(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
@@ -319,9 +368,21 @@ class Optimizer:
         return k.complex(*(self._updated(k, part(p), part(g), own) for part, own in both))
 
     def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
-        """New parameters of one device, dtype and number of steps, by the device's kernel `together`; the states' too.
+        """Compute new parameters of one device, dtype and number of steps, by the device's kernel `together`.
 
-        The kernel takes lists: parameters, gradients, and what is `kept` of each (``None`` before the first step).
+        Parameters
+        ----------
+        kernel : function
+            Takes lists: parameters, gradients, and what is `kept` of each (``None`` before the first step).
+        params, grads : list of Handle
+            The parameters and their gradients.
+        states : list of dict
+            Copies of what the rule keeps for each parameter; the new entries are written into them.
+
+        Returns
+        -------
+        list of Handle
+            The new parameters.
         """
         step = states[0].get("step", 0) + 1
         names = [name for name in self.kept if name != "step"]
@@ -336,21 +397,61 @@ class Optimizer:
         return moved  # type: ignore[no-any-return]
 
     def settings_at(self, step: int) -> dict[str, Any]:
-        """What the kernel `together` takes by keyword at a step."""
+        """What the kernel `together` takes by keyword at a step; subclasses that have such a kernel define it.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step, 1 for the first.
+
+        Returns
+        -------
+        dict of str to number
+
+        Raises
+        ------
+        NotImplementedError
+            When the subclass does not define it.
+        """
         raise NotImplementedError
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Set all gradients to ``None``, or to zeros. After an interrupt some may be left; call it again."""
+        """Forget all gradients. An interrupt may leave some of them; call it again.
+
+        Parameters
+        ----------
+        set_to_none : bool, default True
+            Whether ``.grad`` becomes ``None``, rather than zeros.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([1.0])
+        >>> x.sum().backward()
+        >>> mg.optim.SGD([x], lr=0.5).zero_grad()
+        >>> x.grad is None
+        True
+        """
         for p in self.params:
             p.grad = None if set_to_none or p.grad is None else p.grad * 0
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Copies of what the rule keeps between steps; hyperparameters are not part of it.
+        """Copy what the rule keeps between steps; hyperparameters are not part of it.
 
         Returns
         -------
         dict of str to Tensor
             By position of the parameter and name: ``"0.m"``, ``"0.step"``. A parameter without a step has no entries.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([1.0])
+        >>> rule = mg.optim.Adam([x])
+        >>> x.sum().backward()
+        >>> rule.step()
+        >>> sorted(rule.state_dict())
+        ['0.m', '0.step', '0.v']
         """
         found: dict[str, Tensor] = {}
         for rule, p, own, prefix in self._kept([rule.state for rule in self.parts]):
@@ -381,6 +482,12 @@ class Optimizer:
         ------
         ShapeError
             When names or shapes differ: all differences are listed. Nothing is loaded then, nor after an interrupt.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> first, second = (mg.optim.Adam([mg.Tensor([1.0])]) for _ in range(2))
+        >>> second.load_state_dict(first.state_dict())
         """
         check_state(f"{type(self).__name__}.load_state_dict", state)
         loaded = [rule._blank() for rule in self.parts]
@@ -405,7 +512,12 @@ class Optimizer:
         assign_all([(rule, "state", new) for rule, new in zip(self.parts, loaded, strict=True)])
 
     def keeps(self) -> tuple[str, ...]:
-        """Those of `kept` that these settings need."""
+        """The names in `kept` that these settings need.
+
+        Returns
+        -------
+        tuple of str
+        """
         return self.kept
 
 

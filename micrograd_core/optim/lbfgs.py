@@ -94,11 +94,62 @@ class LBFGS(Optimizer):
         """What is kept between steps."""
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """There are no groups."""
+        """Refuse: `LBFGS` takes all parameters as one vector, without groups.
+
+        Parameters
+        ----------
+        group : dict
+            Not looked at.
+
+        Raises
+        ------
+        ValueError
+            Always.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.optim.LBFGS([mg.Tensor([1.0])]).add_param_group({})
+        Traceback (most recent call last):
+        ValueError: LBFGS has no groups of parameters: it takes all of them as one vector
+        """
         raise ValueError("LBFGS has no groups of parameters: it takes all of them as one vector")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take up to `max_iter` directions; the loss at first."""
+        """Take up to `max_iter` steps along directions.
+
+        Parameters
+        ----------
+        closure : callable
+            Computes the loss and its gradients anew, and returns the loss; it is called several times.
+
+        Returns
+        -------
+        Any
+            The loss that the closure returned first.
+
+        Raises
+        ------
+        TypeError
+            Without a closure.
+        GraphError
+            When a parameter has changed its device or dtype since the optimiser was made.
+        TraceError
+            Under `jit`.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([3.0])
+        >>> rule = mg.optim.LBFGS([x])
+        >>> def closure():
+        ...     rule.zero_grad()
+        ...     loss = (x * x).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> rule.step(closure).item()
+        9.0
+        """
         if programs.get() is not None:
             raise TraceError("jit: LBFGS decides by numbers how often it computes; call step() outside")
         if closure is None:
@@ -175,7 +226,19 @@ class LBFGS(Optimizer):
             place += p.size
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What is kept: numbers as 0-d tensors, the history as matrices with a row for each step."""
+        """Copy what is kept between steps.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Numbers as 0-d tensors, the history as matrices with a row for each step; empty before the first step.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.optim.LBFGS([mg.Tensor([3.0])]).state_dict()
+        {}
+        """
         if "direction" not in self.memory:
             return {}
         found = {name: asarray(float(self.memory[name]), dtype="float64") for name in FIRST}
@@ -185,12 +248,22 @@ class LBFGS(Optimizer):
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the ``state_dict()`` of such a rule.
+        """Continue from the ``state_dict()`` of another `LBFGS`.
+
+        Parameters
+        ----------
+        state : mapping of str to Tensor or array
+            For parameters of as many numbers.
 
         Raises
         ------
         ShapeError
             When it is of other parameters; nothing is loaded then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.optim.LBFGS([mg.Tensor([3.0])]).load_state_dict({})
         """
         if not state:
             self.memory = dict(FIRST)

@@ -95,7 +95,22 @@ class WithMoments(Rule):
     weight_decay: float = 0.0
 
     def moments(self, k: Table, g: Handle, state: dict[str, Any]) -> tuple[Any, Any]:
-        """The means with this gradient in them."""
+        """Update the running means of the gradient and of its square.
+
+        Parameters
+        ----------
+        k : Table
+            The kernels of the parameter's device.
+        g : Handle
+            The gradient.
+        state : dict
+            What the rule keeps for this parameter; the new means are written into it.
+
+        Returns
+        -------
+        tuple of Handle
+            The new means, of the shape of the gradient.
+        """
         state["m"] = averaged(k, state.get("m"), g, self.betas[0])
         state["v"] = averaged(k, state.get("v"), k.multiply(g, g), self.betas[1])
         return state["m"], state["v"]
@@ -161,7 +176,17 @@ class Adam(WithMoments):
         return k.add(p, k.multiply(k.divide(m, k.add(k.sqrt(v), eps)), -step))
 
     def corrected(self, t: int) -> tuple[float, float]:
-        """Step size and `eps` at step `t`, with the bias corrections moved to them from both sides of the root."""
+        """Step size and `eps` at a step, with the bias corrections moved to them from both sides of the root.
+
+        Parameters
+        ----------
+        t : int
+            The number of the step, 1 for the first.
+
+        Returns
+        -------
+        tuple of float
+        """
         beta1, beta2 = self.betas
         correction = (1 - beta2**t) ** 0.5
         return self.lr * correction / (1 - beta1**t), self.eps * correction

@@ -76,11 +76,49 @@ class GradScaler:
         self._unscaled: list[Any] = []
 
     def scale(self, loss: Tensor) -> Tensor:
-        """``loss * factor``."""
+        """Multiply the loss by the factor.
+
+        Parameters
+        ----------
+        loss : Tensor
+            Of shape ``()``.
+
+        Returns
+        -------
+        Tensor
+            ``loss * factor``; the loss itself where the scaler is not enabled.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.GradScaler(4.0).scale(mg.asarray(2.0))
+        Tensor(8.)
+        """
         return loss * self.factor if self.enabled else loss
 
     def unscale(self, rule: Optimizer) -> None:
-        """Divide the gradients now, to look at them or clip them before `step`. Once between two updates."""
+        """Divide the gradients now, to look at them or clip them before `step`. Once between two updates.
+
+        Parameters
+        ----------
+        rule : Optimizer
+            Whose parameters have the gradients.
+
+        Raises
+        ------
+        ValueError
+            When these gradients were already divided since the last update.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([2.0])
+        >>> rule, scaler = mg.optim.SGD([x], lr=0.5), mg.GradScaler(4.0)
+        >>> scaler.scale(x.sum()).backward()
+        >>> scaler.unscale(rule)
+        >>> x.grad
+        Tensor([1.])
+        """
         if not self.enabled:
             return
         if any(each is rule for each in self._unscaled):
@@ -100,7 +138,27 @@ class GradScaler:
     unscale_ = unscale
 
     def step(self, rule: Optimizer) -> bool:
-        """Step, unless a gradient is infinite or NaN. Whether it did."""
+        """Step the optimiser, unless a gradient is infinite or NaN.
+
+        Parameters
+        ----------
+        rule : Optimizer
+            Whose parameters have the gradients; they are divided if `unscale` has not done it.
+
+        Returns
+        -------
+        bool
+            Whether the optimiser stepped.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([2.0])
+        >>> rule, scaler = mg.optim.SGD([x], lr=0.5), mg.GradScaler(4.0)
+        >>> scaler.scale(x.sum()).backward()
+        >>> scaler.step(rule)
+        True
+        """
         if not self.enabled:
             rule.step()
             return True
@@ -111,7 +169,25 @@ class GradScaler:
         return bool(self._finite)
 
     def update(self) -> None:
-        """Set the factor for the next step."""
+        """Set the factor of the next step.
+
+        Raises
+        ------
+        ValueError
+            When `step` was not called before.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Tensor([2.0])
+        >>> rule, scaler = mg.optim.SGD([x], lr=0.5), mg.GradScaler(4.0)
+        >>> scaler.scale(x.sum() * float("inf")).backward()
+        >>> scaler.step(rule)
+        False
+        >>> scaler.update()
+        >>> scaler.get_scale()
+        2.0
+        """
         if not self.enabled:
             return
         if self._finite is None:
@@ -122,20 +198,56 @@ class GradScaler:
         self.good_steps, self.factor, self._finite, self._unscaled = good_steps, factor, None, []
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next step goes on from, to be taken after `update`: numbers by PyTorch's names."""
+        """What the next step continues from, to be taken after `update`.
+
+        Returns
+        -------
+        dict of str to number
+            By PyTorch's names; empty where the scaler is not enabled.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.GradScaler(4.0).state_dict()["scale"]
+        4.0
+        """
         return {name: getattr(self, own) for name, own in KEPT.items()} if self.enabled else {}
 
     def get_scale(self) -> float:
-        """The factor of the loss; 1 for a scaler that is not enabled."""
+        """The factor of the loss; 1 for a scaler that is not enabled.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.GradScaler(4.0).get_scale()
+        4.0
+        """
         return self.factor if self.enabled else 1.0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the ``state_dict()`` of a scaler, PyTorch's also, as after its `update`.
+        """Continue from the ``state_dict()`` of a scaler, also of PyTorch's, as after its `update`.
+
+        Parameters
+        ----------
+        state : mapping of str to number
+            With the names that `state_dict` has.
 
         Raises
         ------
         ValueError
             When names are missing or not known, or a number is out of range; nothing is loaded then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> scaler = mg.GradScaler()
+        >>> scaler.load_state_dict(mg.GradScaler(4.0).state_dict())
+        >>> scaler.get_scale()
+        4.0
         """
         if not self.enabled:
             return

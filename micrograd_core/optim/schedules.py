@@ -61,7 +61,7 @@ class Schedule:
 
     @property
     def base(self) -> float:
-        """The rate that is multiplied, of the first group."""
+        """The rate that is multiplied, of the first group, as a float."""
         return self.bases[0]
 
     def _rates(self, count: int, bases: list[float] | None = None) -> list[tuple[Any, str, Any]]:
@@ -72,7 +72,17 @@ class Schedule:
         return _assigned(self.optimizer, "lr", rates)
 
     def step(self) -> None:
-        """Set the rate of the next step; call it after the optimiser's own ``step``."""
+        """Set the rate of the next step; call it after the optimiser's own ``step``.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> schedule = mg.optim.Schedule(rule, mg.optim.exponential(by=0.5))
+        >>> schedule.step()
+        >>> rule.lr
+        0.05
+        """
         trace = programs.get()
         if trace is not None:  # done at each call of the traced function
             trace.act(self.step, self.optimizer, *self.optimizer.groups, self)
@@ -81,20 +91,59 @@ class Schedule:
         assign_all([*self._rates(count), (self, "count", count)])
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group of parameters now."""
+        """The rate of each group of parameters now.
+
+        Returns
+        -------
+        list of float
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> mg.optim.Schedule(rule, mg.optim.exponential(by=0.5)).get_last_lr()
+        [0.1]
+        """
         return [rule.lr for rule in self.optimizer.parts]
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of the step and the rates that are multiplied."""
+        """The number of the step, and the rates that are multiplied.
+
+        Returns
+        -------
+        dict of str to int, and to list of float
+            ``count`` and ``bases``.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> mg.optim.Schedule(rule, mg.optim.exponential(by=0.5)).state_dict()
+        {'count': 0, 'bases': [0.1]}
+        """
         return {"count": self.count, "bases": [*self.bases]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the ``state_dict()`` of a schedule, and set the optimiser's rates to those of that step.
 
+        Parameters
+        ----------
+        state : mapping
+            ``count`` and ``bases``, with a base for each group.
+
         Raises
         ------
         ValueError
             When names differ, or the number of groups does; nothing is loaded then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> schedule = mg.optim.Schedule(rule, mg.optim.exponential(by=0.5))
+        >>> schedule.load_state_dict({"count": 1, "bases": [0.1]})
+        >>> rule.lr
+        0.05
         """
         if state.keys() != {"count", "bases"} or len(state["bases"]) != len(self.bases):
             raise ValueError(
@@ -245,11 +294,32 @@ class ReduceLROnPlateau:
 
     @property
     def rates(self) -> list[float]:
-        """The learning rate of each group."""
+        """The learning rate of each group, as a list of float."""
         return [rule.lr for rule in self.optimizer.parts]
 
     def step(self, metric: Any) -> None:
-        """Look at the newest number; call it after each round of training."""
+        """Look at the newest number; call it after each round of training.
+
+        Parameters
+        ----------
+        metric : number, or Tensor of one element
+            Such as the loss on data that are held out.
+
+        Raises
+        ------
+        TraceError
+            Under `jit`.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> schedule = mg.optim.ReduceLROnPlateau(rule, patience=0)
+        >>> schedule.step(1.0)
+        >>> schedule.step(2.0)
+        >>> round(rule.lr, 6)
+        0.01
+        """
         if programs.get() is not None:
             raise TraceError(
                 "jit: ReduceLROnPlateau.step decides by a number of a tensor, for all later calls; call it outside"
@@ -275,11 +345,42 @@ class ReduceLROnPlateau:
         return sign * metric > sign * limit
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands, as numbers and a list of rates."""
+        """Where the schedule stands.
+
+        Returns
+        -------
+        dict of str to number, and to list of float
+            The rates are those of all groups.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> mg.optim.ReduceLROnPlateau(rule).state_dict()["rates"]
+        [0.1]
+        """
         return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from the ``state_dict()`` of a schedule, with the rates that it had."""
+        """Continue from the ``state_dict()`` of a schedule, with the rates that it had.
+
+        Parameters
+        ----------
+        state : mapping
+            With the names that `state_dict` has, and a rate for each group.
+
+        Raises
+        ------
+        ValueError
+            When names differ, or the number of groups does; nothing is loaded then.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> schedule = mg.optim.ReduceLROnPlateau(rule)
+        >>> schedule.load_state_dict(schedule.state_dict())
+        """
         if set(state) != set(self.kept) or len(state["rates"]) != len(self.least):
             raise ValueError(
                 f"ReduceLROnPlateau.load_state_dict: the state has {', '.join(self.kept)}, with a rate for each of "
@@ -393,7 +494,19 @@ class OneCycle(Schedule):
         return changes
 
     def step(self) -> None:
-        """Set the rate and the momentum of the next step; call it after the optimiser's own ``step``."""
+        """Set the rate and the momentum of the next step; call it after the optimiser's own ``step``.
+
+        Raises
+        ------
+        TraceError
+            Under `jit`, where the momentum changes.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> rule = mg.optim.SGD([mg.Tensor([1.0])], lr=0.1)
+        >>> mg.optim.OneCycle(rule, 0.1, total_steps=10, cycle_momentum=False).step()
+        """
         if programs.get() is not None and self.momentum:
             raise TraceError(
                 "jit: OneCycle changes the momentum, which a program has fixed; write cycle_momentum=False, or call "

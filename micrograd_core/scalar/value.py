@@ -36,11 +36,24 @@ def of_table(name: str) -> Callable[[Value], Value]:
     (rule,) = rules(name)
 
     def method(self: Value) -> Value:
+        """WHAT.
+
+        Returns
+        -------
+        Value
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Value(0.5)
+        >>> x.NAME().backward()
+        >>> slope = x.grad
+        """
         x = self._data
         y = function(x)
         return node(name, y, self, rule(Floats, 1.0, y, x))
 
-    method.__doc__ = TABLE[name].doc
+    method.__doc__ = (method.__doc__ or "").replace("WHAT.", TABLE[name].doc).replace("NAME", name)
     return method
 
 
@@ -116,7 +129,7 @@ class Value:
 
     @property
     def data(self) -> float:
-        """The number. Assigning replaces it; what was computed from it keeps the old one."""
+        """The number, a float. Assigning replaces it; what was computed from it keeps the old one."""
         trace = tracing.get()
         return self._data if trace is None else trace.read(self, "data")  # type: ignore[no-any-return]
 
@@ -130,7 +143,7 @@ class Value:
 
     @property
     def grad(self) -> float:
-        """The derivative of what ``backward()`` was called on by this value.
+        """The derivative of what ``backward()`` was called on by this value, a float.
 
         Of a leaf it adds up over calls; of a computed value it is what the last sweep found there.
         """
@@ -167,13 +180,21 @@ class Value:
     def backward(self) -> None:
         """Add the derivative of this value to ``.grad`` of every leaf it was computed from.
 
-        May be called again: leaves add up, what lies between them is set anew. On a leaf it adds 1 to its own gradient.
+        It may be called again: leaves add up, and values between are set anew. On a leaf it adds 1 to its own gradient.
         A derivative that does not exist is NaN or infinite, as in IEEE 754, and so is what it leads to.
 
         Raises
         ------
         GraphError
             When the graph leads into tensors whose own graph was already swept and freed.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Value(3.0)
+        >>> (x * x).backward()
+        >>> x.grad
+        6.0
         """
         trace = tracing.get()
         if trace is not None:
@@ -184,16 +205,44 @@ class Value:
             sweep(self)
 
     def zero_grad(self) -> None:
-        """Set the gradient to 0."""
+        """Set the gradient to 0.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Value(3.0)
+        >>> (x * x).backward()
+        >>> x.zero_grad()
+        >>> x.grad
+        0.0
+        """
         self.grad = 0.0
 
     @property
     def device(self) -> Device:
-        """Where the number is."""
+        """The `Device` that the number is on."""
         return devices.Device("cpu")
 
     def to(self, device: str | Device) -> Value:
-        """Move to another device, within the graph; this value itself if it is there already."""
+        """Move to another device, within the graph.
+
+        Parameters
+        ----------
+        device : Device or str
+            Where the result is.
+
+        Returns
+        -------
+        Value
+            This value itself if it is there already.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Value(3.0)
+        >>> x.to("cpu") is x
+        True
+        """
         target = devices.Device(device)
         if target is self.device:
             return self
@@ -202,23 +251,102 @@ class Value:
         return Value.unstack(Value.stack(self).to(target, widest(target)))  # type: ignore[no-any-return]
 
     def cpu(self) -> Value:
-        """``to("cpu")``."""
+        """Move to the host, as ``to("cpu")`` does.
+
+        Returns
+        -------
+        Value
+            This value itself if it is there already.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Value(3.0).cpu().data
+        3.0
+        """
         return self.to("cpu")
 
     def cuda(self, index: int = 0) -> Value:
-        """``to("cuda:index")``."""
+        """Move to an NVIDIA GPU, as ``to("cuda:0")`` does.
+
+        Parameters
+        ----------
+        index : int, default 0
+            Which GPU.
+
+        Returns
+        -------
+        Value
+            This value itself if it is there already.
+
+        Raises
+        ------
+        BackendNotFound, BackendBroken, BackendIncompatible, DeviceUnavailable
+            When there is no such GPU, or no plugin for it.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x = mg.Value(3.0)
+        >>> y = x.cuda() if mg.Device.is_cuda_available() else x
+        """
         return self.to(devices.Device.cuda(index))
 
     @staticmethod
     def stack(values: Any) -> Tensor:
-        """A tensor of nested sequences of Values, in their graph: `bridge.stack`."""
+        """Make a tensor of Values; gradients flow from it to them.
+
+        Parameters
+        ----------
+        values : Value, or nested sequence of Value and number
+            Of one device.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of the nesting, in float64 where the device has it.
+
+        Raises
+        ------
+        ShapeError, DeviceMismatch
+            When sequences have different lengths, or values are on different devices.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Value.stack([mg.Value(1.0), mg.Value(2.0)]).tolist()
+        [1.0, 2.0]
+        """
         from micrograd_core.scalar.bridge import stack
 
         return stack(values)
 
     @staticmethod
     def unstack(tensor: Tensor) -> Any:
-        """The elements of a tensor as nested lists of Values, in its graph: `bridge.unstack`."""
+        """Make Values of the elements of a tensor; gradients flow from them to it.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            Of real floating-point dtype.
+
+        Returns
+        -------
+        Value, or nested list of Value
+            As nested as the tensor has axes.
+
+        Raises
+        ------
+        DTypeError
+            For another dtype.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> x, y = mg.Value.unstack(mg.Tensor([1.0, 2.0]))
+        >>> (x * y).data
+        2.0
+        """
         from micrograd_core.scalar.bridge import unstack
 
         return unstack(tensor)
@@ -305,7 +433,18 @@ class Value:
         return self
 
     def relu(self) -> Value:
-        """``max(x, 0)``; the derivative at 0 is 0. Where it is dead, no gradient comes through, not even a NaN."""
+        """Compute ``max(x, 0)``, whose derivative at 0 is 0. Where the result is 0, no gradient passes, not even a NaN.
+
+        Returns
+        -------
+        Value
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> mg.Value(-1.0).relu().data
+        0.0
+        """
         x = self._data
         if x > 0.0:
             return node("relu", x, self, 1.0)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import micrograd_core as mg
 from micrograd_core import checkpoints, random
 from micrograd_core.array import manners
+from micrograd_core.array.methods import MethodDoc
 from micrograd_core.array.tensor import Tensor as _Tensor
 from micrograd_core.device import Device
 from micrograd_core.engine.modes import no_grad
@@ -74,12 +75,34 @@ def _legacy(data: tuple[Any, ...], dtype: Any) -> _Tensor:
     return mg.asarray(data[0], dtype=dtype, copy=True)
 
 
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A function with its name, for which NAME stands in its docstring."""
+    function.__name__, function.__doc__ = name, (function.__doc__ or "").replace("NAME", name)
+    return function
+
+
 def _of_dtype(name: str) -> Callable[..., _Tensor]:
     def function(*data: Any) -> _Tensor:
+        """Make a NAME tensor.
+
+        Parameters
+        ----------
+        *data : int, or one array, number or nested sequence of numbers
+            The lengths of the axes of a tensor of zeros; or the elements.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> torch.LongTensor([1, 2]), torch.FloatTensor(2)
+        (Tensor([1, 2]), Tensor([0., 0.]))
+        """
         return _legacy(data, getattr(mg, name))
 
-    function.__doc__ = f"A {name} tensor of data, or of lengths."
-    return function
+    return _named(function, name)
 
 
 FloatTensor, DoubleTensor, LongTensor, BoolTensor = map(_of_dtype, ("float32", "float64", "int64", "bool"))
@@ -91,7 +114,8 @@ def of_method(name: str) -> Callable[..., Any]:
     def function(input: _Tensor, *args: Any, **kwargs: Any) -> Any:
         return getattr(input, name)(*args, **kwargs)
 
-    function.__name__, function.__doc__ = name, f"``input.{name}(…)``."
+    text = f"`micrograd_core.Tensor.{name}` as the function `{name}`, whose first argument, `input`, is the tensor."
+    function.__name__, function.__doc__ = name, MethodDoc(text)
     return function
 
 
@@ -123,19 +147,58 @@ def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
 
 def _sized(name: str, make: Callable[..., _Tensor]) -> Callable[..., _Tensor]:
     def function(*size: Any, **options: Any) -> _Tensor:
+        """Make a tensor as `NAME` of PyTorch does: of zeros, ones, or uniform or normal random numbers.
+
+        Parameters
+        ----------
+        *size : int, or one sequence of int
+            The lengths of the axes; ``size=`` names the sequence.
+        **options
+            ``dtype``, ``device`` and ``requires_grad``, and of random numbers ``generator``. What says how memory is
+            kept, such as ``layout``, is ignored.
+
+        Returns
+        -------
+        Tensor
+            Of dtype float32 unless `dtype` says otherwise.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> torch.NAME(2, 3).shape, torch.NAME((2, 3), dtype=torch.float64).dtype
+        ((2, 3), micrograd_core.float64)
+        """
         lengths = _sizes(size) if size else tuple(options.pop("size"))
         return make(lengths, **_kept(options))
 
-    function.__name__, function.__doc__ = name, f"`{name}` of lengths, one after the other or as one sequence."
-    return function
+    return _named(function, name)
 
 
 def _like(name: str, make: Callable[..., _Tensor]) -> Callable[..., _Tensor]:
     def function(input: _Tensor, **options: Any) -> _Tensor:
+        """Make a tensor like another one, as `NAME` of PyTorch does.
+
+        Parameters
+        ----------
+        input : Tensor
+            Gives the shape and, by default, the dtype and the device.
+        **options
+            ``dtype``, ``device`` and ``requires_grad``, and of random numbers ``generator``. What says how memory is
+            kept, such as ``layout``, is ignored.
+
+        Returns
+        -------
+        Tensor
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> torch.NAME(torch.zeros(2, 3)).shape
+        (2, 3)
+        """
         return make(input.shape, **{"dtype": input.dtype, "device": input.device, **_kept(options)})
 
-    function.__name__, function.__doc__ = name, f"`{name}`: of the shape, dtype and device of a tensor."
-    return function
+    return _named(function, name)
 
 
 zeros, ones, empty = _sized("zeros", mg.zeros), _sized("ones", mg.ones), _sized("empty", mg.empty)
@@ -241,13 +304,40 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[_Tensor, ...]:
 
 def _extreme(name: str, between: Any) -> Callable[..., Any]:
     def function(input: _Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        """The NAME of all elements; along an axis a pair, with places; of two tensors element by element.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of real dtype.
+        dim : int or Tensor, optional
+            The axis; or the second of two tensors.
+        keepdim : bool, default False
+            Whether the axis stays, with length 1.
+        other : Tensor, optional
+            The second of two tensors, by name.
+
+        Returns
+        -------
+        Tensor, or named tuple of Tensor: values, indices
+            A pair where `dim` is an axis; the indices are int64.
+
+        Raises
+        ------
+        ShapeError, AxisError
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> values, places = torch.NAME(torch.tensor([[1.0, 2.0], [4.0, 3.0]]), 1)
+        >>> places.shape
+        (2,)
+        """
         if isinstance(dim, _Tensor) or other is not None:
             return between(input, dim if other is None else other)
         return getattr(mg, name)(input) if dim is None else manners.extreme(name, input, dim, keepdim)
 
-    function.__name__ = name
-    function.__doc__ = f"The {name} of all; along `dim` a pair, with places; of two tensors element by element."
-    return function
+    return _named(function, name)
 
 
 max, min = _extreme("max", mg.maximum), _extreme("min", mg.minimum)
@@ -256,10 +346,30 @@ sort, median, unique = of_method("sort"), manners.median, of_method("unique")
 
 def _spread(name: str) -> Callable[..., _Tensor]:
     def function(input: _Tensor, *args: Any, **kwargs: Any) -> _Tensor:
+        """The NAME over axes, by default with n - 1 as the divisor.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of floating-point dtype.
+        *args, **kwargs
+            ``dim``, by default all axes; ``unbiased``, which is true by default; ``keepdim``; and ``correction``, the
+            number to subtract from the count.
+
+        Returns
+        -------
+        Tensor
+            Of the dtype of `input`.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> torch.NAME(torch.tensor([[1.0, 1.0], [2.0, 2.0]]), 1)
+        Tensor([0., 0.])
+        """
         return manners.spread(name, input, *args, **kwargs)
 
-    function.__name__, function.__doc__ = name, f"``input.{name}(…)``, with n - 1 unless ``unbiased=False``."
-    return function
+    return _named(function, name)
 
 
 std, var = _spread("std"), _spread("var")
@@ -267,11 +377,32 @@ std, var = _spread("std"), _spread("var")
 
 def _with_mean(spread: Callable[..., _Tensor]) -> Callable[..., Pair]:
     def function(input: _Tensor, *args: Any, **kwargs: Any) -> Pair:
+        """`NAME`, and the mean over the same axes.
+
+        Parameters
+        ----------
+        input : Tensor
+            Of floating-point dtype.
+        *args, **kwargs
+            ``dim``, ``unbiased``, ``keepdim`` and ``correction``, as for `NAME`.
+
+        Returns
+        -------
+        Pair
+            Two tensors of the dtype of `input`.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> found, mean = torch.NAME_mean(torch.tensor([1.0, 1.0]))
+        >>> mean
+        Tensor(1.)
+        """
         dim = kwargs.get("dim", args[0] if args and not isinstance(args[0], bool) else None)
         mean = mg.mean(input, dim, kwargs.get("keepdim", args[2] if len(args) > 2 else False))
         return Pair(spread(input, *args, **kwargs), mean)
 
-    function.__doc__ = f"`{spread.__name__}`, and the mean over the same axes."
+    function.__doc__ = (function.__doc__ or "").replace("NAME", spread.__name__)
     return function
 
 
