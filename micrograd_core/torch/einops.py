@@ -80,16 +80,78 @@ class TensorBackend(AbstractBackend):  # type: ignore[misc]
 
 
 class Rearrange(RearrangeMixin, Module):  # type: ignore[misc]
-    """``einops.rearrange`` as a layer."""
+    """``einops.rearrange`` as a layer.
+
+    Parameters
+    ----------
+    pattern : str
+        The axes before and after, in words of einops.
+    **axes_lengths : int
+        Lengths of axes by name.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> from micrograd_core.torch.einops import Rearrange
+    >>> Rearrange("b h w -> b (h w)")(mg.zeros((2, 3, 4))).shape
+    (2, 12)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape that fits the pattern."""
+        """Rearrange the axes.
+
+        Parameters
+        ----------
+        x : Tensor
+            Of a shape that fits the pattern.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        EinopsError
+            When the shape does not fit.
+        """
         return self._apply_recipe(x)
 
 
 class Reduce(ReduceMixin, Module):  # type: ignore[misc]
-    """``einops.reduce`` as a layer."""
+    """``einops.reduce`` as a layer.
+
+    Parameters
+    ----------
+    pattern : str
+        The axes before and after, in words of einops.
+    reduction : str
+        ``"mean"``, ``"sum"``, ``"max"``, ``"min"`` or ``"prod"``.
+    **axes_lengths : int
+        Lengths of axes by name.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> from micrograd_core.torch.einops import Reduce
+    >>> Reduce("b c h w -> b c", "mean")(mg.zeros((2, 3, 4, 4))).shape
+    (2, 3)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape that fits the pattern."""
+        """Reduce over the axes that the pattern leaves out.
+
+        Parameters
+        ----------
+        x : Tensor
+            Of a shape that fits the pattern.
+
+        Returns
+        -------
+        Tensor
+
+        Raises
+        ------
+        EinopsError
+            When the shape does not fit.
+        """
         return self._apply_recipe(x)

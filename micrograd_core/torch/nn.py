@@ -31,12 +31,41 @@ class Module(nn.Module, metaclass=_Modules):
 
     A tensor that does not record, and tensors and modules in lists and dicts, are plain attributes: `state_dict` leaves
     them out, and nothing moves them.
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> class Scale(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.register_buffer("factor", torch.ones(1))
+    ...         self.plain = torch.ones(1)
+    >>> list(Scale().state_dict())
+    ['factor']
     """
 
     _registered: frozenset[str] = frozenset()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Keep a tensor that is not optimised as the attribute `name`; `state_dict` has it if it is persistent."""
+        """Keep a tensor that is not optimised as the attribute `name`.
+
+        Parameters
+        ----------
+        name : str
+            The name of the attribute.
+        tensor : Tensor or None
+            The tensor.
+        persistent : bool, default True
+            Whether `state_dict` has it.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> layer = torch.nn.Module()
+        >>> layer.register_buffer("factor", torch.ones(1))
+        >>> layer.factor
+        Tensor([1.])
+        """
         super().register_buffer(name, tensor, persistent)
         self._registered = self._registered | {name}
 
@@ -48,7 +77,19 @@ class Module(nn.Module, metaclass=_Modules):
                 self._registered = self._registered | {name}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Parameters and buffers by name, outside the graph. They share the module's memory: writing changes it."""
+        """Parameters and buffers, outside the graph. They share the module's memory: writing changes it.
+
+        Returns
+        -------
+        dict of str to Tensor
+            By dotted names.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> torch.nn.Module().state_dict()
+        {}
+        """
         return {name: p.detach() for name, p in self._every_tensor().items()}
 
     def _contents(self) -> list[tuple[str, Any]]:
@@ -59,7 +100,25 @@ class Module(nn.Module, metaclass=_Modules):
 
 
 class Buffer(nn.Buffer):
-    """A tensor that becomes a buffer of the module that it is assigned to; with ``persistent=False``, register it."""
+    """A tensor that becomes a buffer of the module that it is assigned to.
+
+    Parameters
+    ----------
+    data : Tensor
+        Copied.
+
+    Returns
+    -------
+    Tensor
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> layer = torch.nn.Module()
+    >>> layer.factor = torch.nn.Buffer(torch.ones(1))
+    >>> list(layer.state_dict())
+    ['factor']
+    """
 
     def __new__(cls, data: Tensor) -> Tensor:  # type: ignore[misc]
         """A tensor."""
@@ -73,6 +132,31 @@ class MultiheadAttention(nn.MultiheadAttention):
 
     The result is a pair of output and weights, ``None`` without `need_weights`; a mask is true where a target may not
     look; and the batch is the second axis unless `batch_first`.
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+        Features, and heads of attention.
+    dropout : float, default 0
+        The probability of a zero among the weights, while training.
+    bias : bool, default True
+        Whether the projections have biases.
+    add_bias_kv, add_zero_attn : bool, default False
+        Whether a learned, or a zero source comes after the others.
+    kdim, vdim : int, optional
+        Features of keys and values; by default those of queries.
+    batch_first : bool, default False
+        Whether the batch is the first axis.
+    **made
+        ``generator``, ``device`` and ``dtype`` of the parameters.
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> x = torch.ones(3, 1, 4)
+    >>> y, weights = torch.nn.MultiheadAttention(4, 2)(x, x, x)
+    >>> y.shape, weights.shape
+    ((3, 1, 4), (1, 3, 3))
     """
 
     def __init__(
@@ -102,7 +186,36 @@ class MultiheadAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(targets, batch, features) and (sources, batch, features) twice to a pair, as PyTorch documents it."""
+        """Let each target attend to the sources.
+
+        Parameters
+        ----------
+        query : Tensor, (targets, batch, features)
+            Or (batch, targets, features) with `batch_first`, or without the batch, as all of them.
+        key, value : Tensor, (sources, batch, features)
+            The sources.
+        key_padding_mask : Tensor, (batch, sources), optional
+            True where a source is only padding.
+        need_weights : bool, default True
+            Whether the weights come too.
+        attn_mask : Tensor, (targets, sources) or (batch * heads, targets, sources), optional
+            True, or minus infinity, where a target may not look.
+        average_attn_weights : bool, default True
+            Whether the weights are the mean of all heads.
+        is_causal : bool, default False
+            A hint that `attn_mask` is causal.
+
+        Returns
+        -------
+        tuple of Tensor, and Tensor or None
+            The result, of the shape of `query`; and the weights.
+
+        Raises
+        ------
+        ValueError
+            For `is_causal` without a mask.
+        ShapeError, DTypeError, DeviceMismatch
+        """
         if is_causal and attn_mask is None:
             raise ValueError("MultiheadAttention: is_causal is a hint that comes with attn_mask=, which is missing")
         return self.attend(query, key, value, attn_mask, key_padding_mask, need_weights, average_attn_weights)

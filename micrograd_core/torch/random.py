@@ -9,10 +9,35 @@ from micrograd_core.torch.functions import manual_seed as manual_seed
 
 
 def get_rng_state() -> Any:
-    """Where the default generator is."""
+    """Where the default generator is in its stream.
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> state = torch.random.get_rng_state()
+    """
     return default_generator().state
 
 
 def set_rng_state(state: Any) -> None:
-    """Have the default generator go on from a state."""
+    """Let the default generator continue from a place in its stream.
+
+    Parameters
+    ----------
+    state : tuple of int
+        From `get_rng_state`.
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> state = torch.random.get_rng_state()
+    >>> x = torch.rand(3)
+    >>> torch.random.set_rng_state(state)
+    >>> torch.equal(x, torch.rand(3))
+    True
+    """
     default_generator().state = state

@@ -33,21 +33,32 @@ def grad(
     Parameters
     ----------
     outputs, inputs : Tensor, or sequences of them
+        What is differentiated, and by what.
     grad_outputs : Tensor, or a sequence, optional
-        The cotangents of the outputs.
+        The cotangents of the outputs; required for outputs of other shapes than ``()``.
     retain_graph, create_graph : bool
         As for `Tensor.backward`.
-    allow_unused : bool
+    allow_unused : bool, default False
         Whether inputs may be no part of what the outputs were computed from; their gradient is ``None``.
+    **options
+        Ignored.
 
     Returns
     -------
     tuple of Tensor
+        One of the shape and dtype of each input.
 
     Raises
     ------
     GraphError
         When an input was not used, and `allow_unused` is false.
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> torch.autograd.grad((x * x).sum(), x)
+    (Tensor([2., 4.]),)
     """
     results, wanted = ([each] if isinstance(each, Tensor) else list(each) for each in (outputs, inputs))
     seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(results))
@@ -84,17 +95,51 @@ def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 class Context:
-    """What `Function.forward` leaves for `Function.backward`: `save_for_backward`, and attributes of one's own."""
+    """What `Function.forward` leaves for `Function.backward`: saved tensors, and attributes of one's own.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.autograd import Context
+    >>> ctx = Context()
+    >>> ctx.exponent = 3
+    >>> ctx.saved_tensors
+    ()
+    """
 
     saved_tensors: tuple[Any, ...] = ()
     needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors, to be had as `saved_tensors`."""
+        """Keep tensors, which `backward` finds as ``ctx.saved_tensors``.
+
+        Parameters
+        ----------
+        *tensors : Tensor
+            Operands or results.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> ctx = torch.autograd.Context()
+        >>> ctx.save_for_backward(torch.ones(2))
+        >>> ctx.saved_tensors
+        (Tensor([1., 1.]),)
+        """
         self.saved_tensors = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Nothing: integers and bools have no gradient anyway."""
+        """Do nothing: integers and bools have no gradient anyway.
+
+        Parameters
+        ----------
+        *tensors : Tensor
+            Results.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> torch.autograd.Context().mark_non_differentiable(torch.arange(3))
+        """
 
 
 class Function:
@@ -119,7 +164,32 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """`forward`, whose gradient is that of `backward`."""
+        """Call `forward`, and record `backward` as its gradient.
+
+        Parameters
+        ----------
+        *args
+            The arguments of `forward` after the context.
+
+        Returns
+        -------
+        Tensor
+            What `forward` returns.
+
+        Examples
+        --------
+        >>> import micrograd_core.torch as torch
+        >>> class Triple(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 3
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, g):
+        ...         return g * 3
+        >>> Triple.apply(torch.ones(2))
+        Tensor([3., 3.])
+        """
         kind: Any = cls
 
         @custom_gradient
@@ -141,7 +211,24 @@ class Function:
 
 
 def set_detect_anomaly(mode: bool) -> Any:
-    """`micrograd_core.detect_anomaly` as a context."""
+    """Find where a gradient becomes NaN, inside a ``with`` block: see `micrograd_core.detect_anomaly`.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether to look.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.autograd.set_detect_anomaly(True):
+    ...     x.sum().backward()
+    """
     return mg.detect_anomaly() if mode else nullcontext()
 
 

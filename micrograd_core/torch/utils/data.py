@@ -9,7 +9,7 @@ from typing import Any
 
 from micrograd_core import random
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.array.tensor import Tensor
+from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.data.collating import collate
 
 PROCESSES = frozenset(
@@ -20,7 +20,20 @@ PROCESSES = frozenset(
 
 
 class Dataset:
-    """Examples by their places: subclasses define ``__getitem__`` and ``__len__``."""
+    """Examples by their places: subclasses define ``__getitem__`` and ``__len__``.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import Dataset
+    >>> class Squares(Dataset):
+    ...     def __getitem__(self, i):
+    ...         return i * i
+    ...
+    ...     def __len__(self):
+    ...         return 5
+    >>> len(Squares() + Squares())
+    10
+    """
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls
@@ -30,11 +43,39 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """Examples one after another: subclasses define ``__iter__``."""
+    """Examples one after another: subclasses define ``__iter__``.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import DataLoader, IterableDataset
+    >>> class Squares(IterableDataset):
+    ...     def __iter__(self):
+    ...         return (i * i for i in range(3))
+    >>> list(DataLoader(Squares(), batch_size=2))
+    [Tensor([0, 1]), Tensor([4])]
+    """
 
 
 class TensorDataset(Dataset):
-    """Rows of several tensors, as tuples."""
+    """Rows of several tensors, as tuples.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        With the same length of the first axis.
+
+    Raises
+    ------
+    ValueError
+        When lengths differ.
+
+    Examples
+    --------
+    >>> import micrograd_core.torch as torch
+    >>> rows = torch.utils.data.TensorDataset(torch.arange(3), torch.zeros(3))
+    >>> rows[1]
+    (Tensor(1), Tensor(0.))
+    """
 
     def __init__(self, *tensors: Tensor) -> None:
         if len({len(x) for x in tensors}) != 1:
@@ -49,7 +90,21 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset):
-    """The examples of a set at some places."""
+    """The examples of a data set at some places.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What has ``__getitem__``.
+    indices : sequence of int
+        The places, in the order of the subset.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import Subset
+    >>> Subset([10, 20, 30], [2, 0])[0]
+    30
+    """
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
         self.dataset, self.indices = dataset, indices
@@ -62,7 +117,20 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """The examples of several sets, one set after the other."""
+    """The examples of several data sets, one set after the other.
+
+    Parameters
+    ----------
+    datasets : iterable of Dataset
+        What has ``__getitem__`` and ``__len__``.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import ConcatDataset
+    >>> both = ConcatDataset([[10, 20], [30]])
+    >>> len(both), both[2]
+    (3, 30)
+    """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
@@ -79,7 +147,32 @@ class ConcatDataset(Dataset):
 
 
 def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
-    """Sets of random examples, of so many each, or of such shares."""
+    """Split a data set at random.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What has ``__getitem__`` and ``__len__``.
+    lengths : sequence of int or float
+        How many examples each part has, or which shares, between 0 and 1.
+    generator : Generator, optional
+        The source of the order; by default the default generator.
+
+    Returns
+    -------
+    list of Subset
+
+    Raises
+    ------
+    ValueError
+        When the lengths do not add up to the number of examples.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import random_split
+    >>> [len(part) for part in random_split(range(10), [0.8, 0.2])]
+    [8, 2]
+    """
     count = len(dataset)
     sizes = [int(n * count) if 0 < n < 1 else int(n) for n in lengths]
     if any(0 < n < 1 for n in lengths):
@@ -92,7 +185,25 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
 
 
 class RandomSampler:
-    """Places in a random order, with replacement where asked for."""
+    """Places of a data set in a random order, a new one at each ``for``.
+
+    Parameters
+    ----------
+    data_source : Dataset
+        What has ``__len__``.
+    replacement : bool, default False
+        Whether a place may come more than once.
+    num_samples : int, optional
+        How many places come; by default as many as there are examples.
+    generator : Generator, optional
+        The source of the order; by default the default generator.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import RandomSampler
+    >>> sorted(RandomSampler(range(3)))
+    [0, 1, 2]
+    """
 
     def __init__(
         self, data_source: Any, replacement: bool = False, num_samples: int | None = None, generator: Any = None
@@ -115,20 +226,33 @@ class DataLoader:
 
     Parameters
     ----------
-    dataset
+    dataset : Dataset
         What has ``__getitem__`` and ``__len__``, or `IterableDataset`.
-    batch_size : int or None
+    batch_size : int or None, default 1
         Examples in a batch; ``None`` gives single examples.
-    shuffle : bool
-        Whether each epoch has a random order, from the default generator or `generator`.
+    shuffle : bool, default False
+        Whether each epoch has a random order, from `generator`.
     sampler, batch_sampler : iterable, optional
-        Places, or lists of places for each batch, in their place.
+        The places of examples, or lists of places for each batch; they replace `shuffle`, and `batch_size`.
     collate_fn : function, optional
-        From a list of examples to a batch.
-    drop_last : bool
+        From a list of examples to a batch; by default `default_collate`.
+    drop_last : bool, default False
         Whether a last batch with fewer examples is left out.
+    generator : Generator, optional
+        The source of the order; by default the default generator.
     **options
         Those of PyTorch's processes and memory (``num_workers``, ``pin_memory``, …), which change no batch.
+
+    Raises
+    ------
+    TypeError
+        For another argument.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import DataLoader
+    >>> list(DataLoader([1, 2, 3], batch_size=2))
+    [Tensor([1, 2]), Tensor([3])]
     """
 
     def __init__(
@@ -176,7 +300,24 @@ class DataLoader:
 
 
 def default_collate(batch: list[Any]) -> Any:
-    """Examples stacked to a batch: tensors, arrays and numbers along a new axis, tuples and dicts part by part."""
+    """Stack examples to a batch: tensors, arrays and numbers along a new axis, tuples and dicts part by part.
+
+    Parameters
+    ----------
+    batch : list
+        Examples of one kind and shape.
+
+    Returns
+    -------
+    Tensor, or a list or dict of such
+        Strings stay a list.
+
+    Examples
+    --------
+    >>> from micrograd_core.torch.utils.data import default_collate
+    >>> default_collate([(1, 2.0), (3, 4.0)])
+    [Tensor([1, 3]), Tensor([2., 4.])]
+    """
     first = batch[0]
     if isinstance(first, Tensor):
         return FUNCTIONS["stack"](batch)
@@ -186,7 +327,7 @@ def default_collate(batch: list[Any]) -> Any:
         return {key: default_collate([each[key] for each in batch]) for key in first}
     if isinstance(first, str):
         return batch
-    return collate(batch)
+    return asarray(collate(batch))
 
 
 sys.modules[f"{__name__}.dataset"] = sys.modules[f"{__name__}.dataloader"] = sys.modules[__name__]
