@@ -42,9 +42,22 @@ class Decoder(nn.Module):
             self.head.weight = self.words.weight
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Scores of each next word: (batch, positions) of integers to (batch, positions, words).
+        """Score each next word.
 
-        Without a head it is (batch, positions, features).
+        Parameters
+        ----------
+        ids : Tensor, (batch, positions)
+            Integers: the words.
+
+        Returns
+        -------
+        Tensor, (batch, positions, words)
+            Without a head (batch, positions, features).
+
+        Raises
+        ------
+        ShapeError, IndexError
+            When there are too many positions, or a word is not known.
         """
         x, seen = self._embed(ids, mg.arange(ids.shape[1], dtype="int64", device=ids.device))
         for block in self.blocks:
@@ -52,7 +65,29 @@ class Decoder(nn.Module):
         return self._scores(x)
 
     def advance(self, ids: Tensor, cache: Cache) -> tuple[Tensor, Cache]:
-        """Scores of each next word where a cache holds those before, and the cache with these words, too."""
+        """Score each next word where a cache holds those before.
+
+        Parameters
+        ----------
+        ids : Tensor, (batch, positions)
+            Integers: the words that follow.
+        cache : Cache
+            From `cache`, or from an earlier call.
+
+        Returns
+        -------
+        tuple of Tensor and Cache
+            Scores (batch, positions, words), and the cache with these words.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> from micrograd_models import GPT2
+        >>> model = GPT2(vocab_size=50, n_positions=16, n_embd=8, n_layer=2, n_head=2)
+        >>> scores, cache = model.advance(mg.zeros((1, 5), dtype="int64"), model.cache(1, 16))
+        >>> scores.shape, cache.position.item()
+        ((1, 5, 50), 5)
+        """
         places = mg.arange(ids.shape[1], dtype="int64", device=ids.device) + cache.position
         x, seen = self._embed(ids, mg.clip(places - cache.padding[:, None], 0, None))
         every = mg.arange(cache.keys[0].shape[2], dtype="int64", device=ids.device)
@@ -69,7 +104,7 @@ class Decoder(nn.Module):
 
     @property
     def step(self) -> Any:
-        """`advance` under `jit`: one program for all positions."""
+        """The function `advance` under `jit`: one program for all positions, a Compiled object."""
         found = vars(self).get("_step")
         if found is None:
             found = vars(self)["_step"] = mg.jit(self.advance)
@@ -80,7 +115,26 @@ class Decoder(nn.Module):
         raise NotImplementedError
 
     def cache(self, batch: int, length: int) -> Cache:
-        """An empty cache of so many places."""
+        """Make an empty cache.
+
+        Parameters
+        ----------
+        batch : int
+            How many texts.
+        length : int
+            How many positions of each.
+
+        Returns
+        -------
+        Cache
+
+        Examples
+        --------
+        >>> from micrograd_models import GPT2
+        >>> model = GPT2(vocab_size=50, n_positions=16, n_embd=8, n_layer=2, n_head=2)
+        >>> model.cache(1, 16).keys[0].shape
+        (1, 2, 16, 4)
+        """
         attention, weight = self.blocks[0].attention, self.words.weight
         made: dict[str, Any] = {"dtype": weight.dtype, "device": weight.device}
         keys, values = (
@@ -93,6 +147,23 @@ class Decoder(nn.Module):
 
 class GPT2(Decoder):
     """GPT-2 (Radford et al. 2019).
+
+    Parameters
+    ----------
+    vocab_size, n_positions, n_embd : int
+        The numbers of words, of positions and of features.
+    n_layer, n_head : int
+        The numbers of blocks, and of heads in each.
+    n_inner : int, optional
+        The width of the perceptrons; by default 4 times the features.
+    activation_function : str
+        Their activation.
+    layer_norm_epsilon : float
+        Added to the variance in norms.
+    tie_word_embeddings : bool
+        Whether the head has the weights of the embedding.
+    head : bool
+        Whether words are scored; without it the result is the features.
 
     Examples
     --------
@@ -134,8 +205,42 @@ class GPT2(Decoder):
 class Llama(Decoder):
     """Llama (Touvron et al. 2023), with the rotations of Su et al. 2021.
 
-    `rope_interleaved` says which features are turned together: neighbours, as in the paper and in Meta's files, or
-    those half a head apart, as in files of transformers.
+    Parameters
+    ----------
+    vocab_size, hidden_size : int
+        The numbers of words and of features.
+    intermediate_size : int
+        The width of the perceptrons.
+    num_hidden_layers, num_attention_heads : int
+        The numbers of blocks, and of heads in each.
+    num_key_value_heads : int, optional
+        How many heads keys and values have, which several heads of queries share; by default as many.
+    head_dim : int, optional
+        Features of a head; by default `hidden_size` divided by the heads.
+    hidden_act : str
+        The activation of the perceptrons.
+    max_position_embeddings : int
+        The most positions.
+    rms_norm_eps : float
+        Added to the mean of squares in norms.
+    attention_bias, mlp_bias : bool
+        Whether attention and perceptrons have biases.
+    rope_theta : float
+        The base of the frequencies of rotations.
+    rope_scaling, rope_parameters : dict, optional
+        How frequencies are scaled for longer texts; the second overrides the first, and `rope_theta`.
+    rope_interleaved : bool
+        Which features are turned together: neighbours, as in the paper and in Meta's files, or those half a head apart,
+        as in files of transformers.
+    tie_word_embeddings : bool
+        Whether the head has the weights of the embedding.
+    head : bool
+        Whether words are scored; without it the result is the features.
+
+    Raises
+    ------
+    ValueError
+        For a kind of scaling that is not known.
 
     Examples
     --------

@@ -26,17 +26,38 @@ class _Transform(nn.Module):
 class BERT(nn.Module):
     """BERT (Devlin et al. 2018), and the sentence encoders that are made like it, such as MiniLM.
 
-    `head` is ``"words"`` to score the word at each position, ``"classes"`` to score classes of the whole, or None for
-    the features of each position; `pooler` says whether there is the layer that reads the first position, as there is
-    before classes.
+    Parameters
+    ----------
+    vocab_size, hidden_size : int
+        The numbers of words and of features.
+    num_hidden_layers, num_attention_heads : int
+        The numbers of blocks, and of heads in each.
+    intermediate_size : int
+        The width of the perceptrons.
+    hidden_act : str
+        Their activation.
+    max_position_embeddings, type_vocab_size : int
+        The most positions, and the number of kinds of sentences.
+    layer_norm_eps : float
+        Added to the variance in norms.
+    tie_word_embeddings : bool
+        Whether the head for words has the weights of the embedding.
+    classes : int
+        How many classes the head scores.
+    head : str, optional
+        ``"words"`` scores the word at each position, ``"classes"`` scores classes of the whole text; without it the
+        result is the features of each position.
+    pooler : bool
+        Whether there is the layer that reads the first position, as there is before classes.
 
     Examples
     --------
     >>> import micrograd_core as mg
     >>> from micrograd_models import BERT
     >>> model = BERT(vocab_size=50, hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
-    >>> model(mg.zeros((1, 5), dtype="int64")).shape
-    (1, 5, 8)
+    >>> ids = mg.zeros((1, 5), dtype="int64")
+    >>> model(ids).shape, model.pooled(model.features(ids)).shape
+    ((1, 5, 8), (1, 8))
     """
 
     def __init__(
@@ -82,21 +103,25 @@ class BERT(nn.Module):
             self.head = nn.Linear(hidden_size, classes)
 
     def features(self, ids: Tensor, attention_mask: Tensor | None = None, kinds: Tensor | None = None) -> Tensor:
-        """Features of each position, before a head.
+        """Compute the features of each position, before a head.
 
         Parameters
         ----------
-        ids : Tensor
-            (batch, positions), integers.
-        attention_mask : Tensor, optional
-            (batch, positions): not 0 where there is a word, 0 where there is padding.
-        kinds : Tensor, optional
-            (batch, positions): to which of two sentences a word belongs.
+        ids : Tensor, (batch, positions)
+            Integers: the words.
+        attention_mask : Tensor, (batch, positions), optional
+            Not 0 where there is a word, 0 where there is padding.
+        kinds : Tensor, (batch, positions), optional
+            Integers: to which of two sentences a word belongs.
 
         Returns
         -------
-        Tensor
-            (batch, positions, features).
+        Tensor, (batch, positions, features)
+
+        Raises
+        ------
+        ShapeError, IndexError
+            When there are too many positions, or a word is not known.
         """
         places = mg.arange(ids.shape[1], dtype="int64", device=ids.device)
         kind = mg.zeros_like(ids) if kinds is None else kinds
@@ -107,14 +132,49 @@ class BERT(nn.Module):
         return x
 
     def pooled(self, features: Tensor) -> Tensor:
-        """One vector for each row of (batch, positions, features): that of the first position, by a layer and tanh."""
+        """Compute one vector for each row, from its first position, by a layer and tanh.
+
+        Parameters
+        ----------
+        features : Tensor, (batch, positions, features)
+            From `features`.
+
+        Returns
+        -------
+        Tensor, (batch, features)
+
+        Raises
+        ------
+        ValueError
+            When the model has no pooler.
+        """
         if self.pooler is None:
             raise ValueError("BERT: this model has no pooler; take model.features(ids).mean(axis=1), or pooler=True")
         found: Tensor = mg.tanh(self.pooler(features[:, 0]))
         return found
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, kinds: Tensor | None = None) -> Tensor:
-        """What the head makes of `features`: (batch, positions, words), (batch, classes), or the features."""
+        """Compute the features, and what the head makes of them.
+
+        Parameters
+        ----------
+        ids : Tensor, (batch, positions)
+            Integers: the words.
+        attention_mask : Tensor, (batch, positions), optional
+            Not 0 where there is a word, 0 where there is padding.
+        kinds : Tensor, (batch, positions), optional
+            Integers: to which of two sentences a word belongs.
+
+        Returns
+        -------
+        Tensor, (batch, positions, words), (batch, classes) or (batch, positions, features)
+            As the head says.
+
+        Raises
+        ------
+        ShapeError, IndexError
+            When there are too many positions, or a word is not known.
+        """
         x = self.features(ids, attention_mask, kinds)
         if self.head is None:
             return x
@@ -124,8 +184,27 @@ class BERT(nn.Module):
 class ViT(nn.Module):
     """A transformer that reads an image as a row of patches (Dosovitskiy et al. 2020).
 
-    `classes` is how many there are to score; without it the result is the features of all patches, after those of the
-    whole.
+    Parameters
+    ----------
+    hidden_size : int
+        The number of features.
+    num_hidden_layers, num_attention_heads : int
+        The numbers of blocks, and of heads in each.
+    intermediate_size : int
+        The width of the perceptrons.
+    hidden_act : str
+        Their activation.
+    layer_norm_eps : float
+        Added to the variance in norms.
+    image_size, patch_size, num_channels : int
+        Height and width of an image and of a patch, and the channels of an image.
+    qkv_bias : bool
+        Whether the projections to queries, keys and values have biases.
+    classes : int, optional
+        How many classes the head scores; without it the result is the features of all patches, after those of the
+        whole.
+    pooler : bool
+        Whether there is the layer that reads the features of the whole.
 
     Examples
     --------
@@ -133,10 +212,11 @@ class ViT(nn.Module):
     >>> from micrograd_models import ViT
     >>> model = ViT(
     ...     hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=16,
-    ...     patch_size=8, classes=3,
+    ...     patch_size=8, classes=3, pooler=True,
     ... )
-    >>> model(mg.zeros((2, 3, 16, 16))).shape
-    (2, 3)
+    >>> images = mg.zeros((2, 3, 16, 16))
+    >>> model(images).shape, model.pooled(model.features(images)).shape
+    ((2, 3), (2, 8))
     """
 
     def __init__(
@@ -172,7 +252,22 @@ class ViT(nn.Module):
         self.head = None if classes is None else nn.Linear(hidden_size, classes)
 
     def features(self, images: Tensor) -> Tensor:
-        """(batch, channels, height, width) to (batch, 1 + patches, features)."""
+        """Compute the features of the whole image, and of each patch.
+
+        Parameters
+        ----------
+        images : Tensor, (batch, channels, height, width)
+            Of the size that the model was made for.
+
+        Returns
+        -------
+        Tensor, (batch, 1 + patches, features)
+
+        Raises
+        ------
+        ShapeError
+            When the images have another size.
+        """
         x = self.patches(images)
         x = mg.permute_dims(x.reshape(*x.shape[:2], -1), (0, 2, 1))
         x = mg.concat([mg.broadcast_to(self.whole, (x.shape[0], 1, x.shape[2])), x], axis=1) + self.places
@@ -181,20 +276,64 @@ class ViT(nn.Module):
         return self.norm(x)
 
     def pooled(self, features: Tensor) -> Tensor:
-        """One vector for each image, of (batch, 1 + patches, features), by a layer and tanh."""
+        """Compute one vector for each image, from the features of the whole, by a layer and tanh.
+
+        Parameters
+        ----------
+        features : Tensor, (batch, 1 + patches, features)
+            From `features`.
+
+        Returns
+        -------
+        Tensor, (batch, features)
+
+        Raises
+        ------
+        ValueError
+            When the model has no pooler.
+        """
         if self.pooler is None:
             raise ValueError("ViT: this model has no pooler; take model.features(images)[:, 0], or pooler=True")
         found: Tensor = mg.tanh(self.pooler(features[:, 0]))
         return found
 
     def forward(self, images: Tensor) -> Tensor:
-        """(batch, channels, height, width) to (batch, classes), or to `features`."""
+        """Compute the features, and what the head makes of them.
+
+        Parameters
+        ----------
+        images : Tensor, (batch, channels, height, width)
+            Of the size that the model was made for.
+
+        Returns
+        -------
+        Tensor, (batch, classes)
+            Without a head (batch, 1 + patches, features).
+
+        Raises
+        ------
+        ShapeError
+            When the images have another size.
+        """
         x = self.features(images)
         return x if self.head is None else self.head(x[:, 0])
 
 
 class WhisperEncoder(nn.Module):
     """The part of Whisper (Radford et al. 2022) that listens.
+
+    Parameters
+    ----------
+    num_mel_bins, d_model : int
+        The numbers of bins of a spectrum, and of features.
+    encoder_layers, encoder_attention_heads : int
+        The numbers of blocks, and of heads in each.
+    encoder_ffn_dim : int
+        The width of the perceptrons.
+    activation_function : str
+        Their activation.
+    max_source_positions : int
+        The number of positions.
 
     Examples
     --------
@@ -234,7 +373,22 @@ class WhisperEncoder(nn.Module):
         self.norm = norm()
 
     def forward(self, spectrum: Tensor) -> Tensor:
-        """(batch, bins, 2 * positions) of log-mel energies to (batch, positions, features)."""
+        """Compute the features of each position.
+
+        Parameters
+        ----------
+        spectrum : Tensor, (batch, bins, 2 * positions)
+            Log-mel energies.
+
+        Returns
+        -------
+        Tensor, (batch, positions, features)
+
+        Raises
+        ------
+        ShapeError
+            When the spectrum has another shape.
+        """
         gelu = nn.functional.gelu
         x = gelu(self.conv2(gelu(self.conv1(spectrum))))
         x = mg.permute_dims(x, (0, 2, 1)) + self.places.weight

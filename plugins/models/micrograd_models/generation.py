@@ -111,7 +111,33 @@ def sample(
     top_p: float | None = None,
     generator: mg.random.Generator | None = None,
 ) -> Tensor:
-    """One word for each row of scores, (batch, words) to (batch,): see `generate`."""
+    """Choose one word for each row of scores.
+
+    Parameters
+    ----------
+    scores : Tensor, (batch, words)
+        Of floating-point dtype.
+    temperature : float, default 1
+        0 takes the most likely word; other numbers divide the scores before a word is drawn.
+    top_k : int, optional
+        Draw from so many of the most likely words.
+    top_p : float, optional
+        Draw from the most likely words that together have this probability (Holtzman et al. 2019).
+    generator : Generator, optional
+        Where the draws come from; by default the default generator.
+
+    Returns
+    -------
+    Tensor, (batch,)
+        Of dtype int64.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> from micrograd_models import sample
+    >>> sample(mg.asarray([[0.0, 5.0, 1.0]]), temperature=0.0)
+    Tensor([1])
+    """
     if temperature > 0:
         scores = _drawn(scores.astype("float32") / temperature, top_k, top_p, generator)
     chosen: Tensor = mg.argmax(scores, axis=-1)
@@ -159,6 +185,7 @@ class Tokenizer:
     Parameters
     ----------
     folder : str or Path
+        What `save_pretrained` of transformers wrote.
 
     Raises
     ------
@@ -166,6 +193,20 @@ class Tokenizer:
         When the package tokenizers is not installed.
     CheckpointError
         When there is no tokenizer.json, or it cannot be read.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import tokenizers
+    >>> from micrograd_models import Tokenizer
+    >>> folder = tempfile.mkdtemp()
+    >>> words = tokenizers.models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?")
+    >>> made = tokenizers.Tokenizer(words)
+    >>> made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    >>> made.save(os.path.join(folder, "tokenizer.json"))
+    >>> tokenizer = Tokenizer(folder)
+    >>> tokenizer.encode("b a"), tokenizer.decode([1, 0])
+    ([1, 0], 'b a')
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -182,9 +223,30 @@ class Tokenizer:
             raise CheckpointError(f"Tokenizer: {str(path)!r} is damaged: {error}") from error
 
     def encode(self, text: str) -> list[int]:
-        """The words of a text, as numbers."""
+        """Turn a text into numbers.
+
+        Parameters
+        ----------
+        text : str
+            Any text.
+
+        Returns
+        -------
+        list of int
+            A number for each word or part of one.
+        """
         return list(self._tokenizer.encode(text).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of numbers."""
+        """Turn numbers into a text.
+
+        Parameters
+        ----------
+        ids : sequence of int
+            A number for each word or part of one.
+
+        Returns
+        -------
+        str
+        """
         return str(self._tokenizer.decode(list(ids)))

@@ -252,6 +252,24 @@ class ONNXModel(nn.Module):
     Its parameters are the file's tensors of floating-point numbers that have axes, by their names there; running
     means and variances are buffers. Everything else that the file holds is constant. In ``train()`` mode dropout drops,
     and batch norms take and follow the statistics of the batch.
+
+    Parameters
+    ----------
+    graph : Graph
+        What `from_onnx` read.
+    device : Device or str, optional
+        Where the parameters are; by default the default device.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import micrograd_core as mg
+    >>> from micrograd_models import from_onnx
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.onnx")
+    >>> _ = mg.checkpoints.export_onnx(mg.nn.Linear(2, 1), mg.zeros((4, 2)), path)
+    >>> model = from_onnx(path)
+    >>> type(model).__name__, len(model.inputs), len(model.outputs)
+    ('ONNXModel', 1, 1)
     """
 
     def __init__(self, graph: Graph, device: str | Device | None = None) -> None:
@@ -298,19 +316,33 @@ class ONNXModel(nn.Module):
 
     @property
     def inputs(self) -> list[str]:
-        """The names of what it takes."""
+        """The names of the inputs, as a list of str."""
         return list(self._graph.inputs)
 
     @property
     def outputs(self) -> list[str]:
-        """The names of what it gives."""
+        """The names of the results, as a list of str."""
         return list(self._graph.outputs)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        """The results, a tensor or a tuple of them, of inputs in the file's order or by name.
+        """Compute the results of inputs in the file's order, or by name.
 
         Inputs that are no tensors, but numbers, lists or arrays of NumPy, are known before anything is computed: shapes
         and conditions may depend on them, under `jit` and in exported files, too.
+
+        Parameters
+        ----------
+        *inputs, **named : Tensor, array, list or number
+            Of the shapes and dtypes that the file says.
+
+        Returns
+        -------
+        Tensor, or tuple of Tensor
+
+        Raises
+        ------
+        ShapeError
+            When inputs are missing, or there are others.
         """
         names = self._graph.inputs
         given = {**dict(zip(names, inputs, strict=False)), **named}

@@ -40,15 +40,38 @@ class _Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A residual network: `classes` is how many there are to score; without it the result is the last features.
+    """A residual network for images.
+
+    Parameters
+    ----------
+    num_channels, embedding_size : int
+        The channels of an image, and those after the first convolution.
+    hidden_sizes, depths : sequence of int
+        The channels of each stage, and how many blocks it has.
+    layer_type : {"basic", "bottleneck"}
+        Two convolutions in a block, or three, of which the middle one is narrow.
+    hidden_act : str
+        The activation.
+    downsample_in_first_stage : bool
+        Whether the first stage halves height and width, too.
+    downsample_in_bottleneck : bool
+        Whether the first convolution of a bottleneck halves them, rather than the second.
+    classes : int, optional
+        How many classes the head scores; without it the result is the last features.
+
+    Raises
+    ------
+    ValueError
+        For another `layer_type`.
 
     Examples
     --------
     >>> import micrograd_core as mg
     >>> from micrograd_models import ResNet
     >>> model = ResNet(embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic", classes=3)
-    >>> model(mg.zeros((2, 3, 32, 32))).shape
-    (2, 3)
+    >>> images = mg.zeros((2, 3, 32, 32))
+    >>> model(images).shape, model.features(images).shape
+    ((2, 3), (2, 8, 4, 4))
     """
 
     def __init__(
@@ -87,7 +110,22 @@ class ResNet(nn.Module):
         self.head = None if classes is None else nn.Linear(inputs, classes)
 
     def features(self, images: Tensor) -> Tensor:
-        """(batch, channels, height, width) to (batch, features, height / 32, width / 32)."""
+        """Compute the features of the last stage.
+
+        Parameters
+        ----------
+        images : Tensor, (batch, channels, height, width)
+            Of any size.
+
+        Returns
+        -------
+        Tensor, (batch, features, height / 4 / 2**(stages - 1), width / 4 / 2**(stages - 1))
+
+        Raises
+        ------
+        ShapeError
+            When the images have other axes or channels.
+        """
         x = nn.functional.max_pool2d(self.function(self.stem(images)), 3, stride=2, padding=1)
         for stage in self.stages:
             for block in stage:
@@ -95,6 +133,22 @@ class ResNet(nn.Module):
         return x  # type: ignore[no-any-return]
 
     def forward(self, images: Tensor) -> Tensor:
-        """(batch, channels, height, width) to (batch, classes), or to `features`."""
+        """Compute the features, and what the head makes of their means.
+
+        Parameters
+        ----------
+        images : Tensor, (batch, channels, height, width)
+            Of any size.
+
+        Returns
+        -------
+        Tensor, (batch, classes)
+            Without a head the features.
+
+        Raises
+        ------
+        ShapeError
+            When the images have other axes or channels.
+        """
         x = self.features(images)
         return x if self.head is None else self.head(mg.mean(x, axis=(2, 3)))

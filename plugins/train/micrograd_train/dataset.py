@@ -12,7 +12,7 @@ from micrograd_core.data.errors import DataError
 class Dataset:
     """Examples as NumPy arrays: inputs, targets, and what they are called.
 
-    Attributes
+    Parameters
     ----------
     x : numpy.ndarray
         Inputs, float32, or int64 where they are tokens: ``x.shape == (len(dataset), *shape)``.
@@ -21,15 +21,22 @@ class Dataset:
     names : tuple of str
         Of the columns of ``x.reshape(n, -1)``; empty for images.
     classes : tuple of str
-        What the integers of `y` stand for; empty for regression. Sequences: what those of `x` stand for, too.
+        What the integers of `y` stand for; empty for regression. For sequences also what those of `x` stand for.
     task : str
         ``"classification"``, ``"regression"`` or ``"sequence"``.
     shape : tuple of int
         Of one example.
     description : str
-        Where the set comes from, in a sentence or two.
-    target : str
+        Where the data come from, in a sentence or two.
+    target : str, default "target"
         What `y` is called.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> iris = sets.load("iris")
+    >>> iris.x.shape, iris.classes, iris.target
+    ((150, 4), ('setosa', 'versicolor', 'virginica'), 'species')
     """
 
     x: Any
@@ -50,12 +57,22 @@ class Dataset:
         return f"<Dataset for {self.task}: {len(self):,} examples of {shape}{classes}>"
 
     def table(self) -> Any:
-        """The set as a pyarrow Table: a column for each number of an example, and the target by name.
+        """Make a table of the examples: a column for each number of an example, and the target under its name.
+
+        Returns
+        -------
+        pyarrow.Table
 
         Raises
         ------
         DataError
             When the examples have no columns.
+
+        Examples
+        --------
+        >>> from micrograd_train import sets
+        >>> sets.load("iris").table().num_columns
+        5
         """
         if self.task == "sequence" or not self.names:
             raise DataError(f"a table has a column for each number of an example; {self!r} has no names for them")

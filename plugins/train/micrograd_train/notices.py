@@ -7,7 +7,19 @@ from collections.abc import Sequence
 
 
 class DataWarning(UserWarning):
-    """Something was left out of the data, or is probably not meant."""
+    """Something was left out of the data, or is probably not meant.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from micrograd_train import DataWarning, Preparation
+    >>> table = {"cm": [1.0, 2.0, 3.0], "same": [7, 7, 7], "sold": [True, False, True]}
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     preparation = Preparation.fit(table, "sold")
+    >>> said[0].category is DataWarning
+    True
+    """
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

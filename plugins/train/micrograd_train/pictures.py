@@ -27,12 +27,12 @@ def images(
     Parameters
     ----------
     folder : str or Path
-        What is no image by its suffix, and what is hidden, is passed over.
+        Hidden files, and those that are no image by their suffix, are ignored.
     size : (int, int), optional
         Height and width of all; by default those that most images have. Others are resized.
     grey : bool, optional
         Whether there is one channel rather than three; by default where no image has colours.
-    dtype : str
+    dtype : str, default "float32"
         ``"float32"`` from 0 to 1, or ``"uint8"`` from 0 to 255, a quarter of the memory.
 
     Returns
@@ -44,6 +44,19 @@ def images(
     ------
     DataError
         When there are no images, or one class only, or a file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> from micrograd_train import images
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for kind in ("cat", "dog"):
+    ...     (folder / kind).mkdir()
+    ...     Image.new("RGB", (8, 6), "red").save(folder / kind / "1.png")
+    >>> images(folder)
+    <Dataset for classification: 2 examples of 3 × 6 × 8, 2 classes>
     """
     root = Path(folder)
     if dtype not in ("float32", "uint8"):

@@ -128,7 +128,33 @@ def _points(np: Any, random: Any, groups: list[Any], noise: float, description: 
 
 
 def moons(n: int = 1000, *, noise: float = 0.15, seed: int = 0) -> Dataset:
-    """Two half circles that reach into each other."""
+    """Points on two half circles that reach into each other.
+
+    Parameters
+    ----------
+    n : int, default 1000
+        How many points, 2 or more.
+    noise : float, default 0.15
+        The spread around the curves.
+    seed : int, default 0
+        The same seed gives the same points.
+
+    Returns
+    -------
+    Dataset
+        With `x` float32 (n, 2) and two classes.
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> sets.moons(100)
+    <Dataset for classification: 100 examples of 2, 2 classes>
+    """
     np, random = _random(seed)
     n = _counted("n", n, 2)
     upper, lower = (math.pi * random.random_sample(count) for count in (n - n // 2, n // 2))
@@ -137,7 +163,35 @@ def moons(n: int = 1000, *, noise: float = 0.15, seed: int = 0) -> Dataset:
 
 
 def circles(n: int = 1000, *, noise: float = 0.08, inner: float = 0.5, seed: int = 0) -> Dataset:
-    """A circle inside another one; `inner` is its radius, and the other one's is 1."""
+    """Points on a circle of radius 1, and on one inside it.
+
+    Parameters
+    ----------
+    n : int, default 1000
+        How many points, 2 or more.
+    noise : float, default 0.08
+        The spread around the curves.
+    inner : float, default 0.5
+        The radius of the circle inside.
+    seed : int, default 0
+        The same seed gives the same points.
+
+    Returns
+    -------
+    Dataset
+        With `x` float32 (n, 2) and two classes.
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> sets.circles(100)
+    <Dataset for classification: 100 examples of 2, 2 classes>
+    """
     np, random = _random(seed)
     n = _counted("n", n, 2)
     outside, inside = (2 * math.pi * random.random_sample(count) for count in (n - n // 2, n // 2))
@@ -146,7 +200,37 @@ def circles(n: int = 1000, *, noise: float = 0.08, inner: float = 0.5, seed: int
 
 
 def spirals(n: int = 1000, *, classes: int = 3, turns: float = 1.0, noise: float = 0.02, seed: int = 0) -> Dataset:
-    """As many arms of a spiral as there are classes."""
+    """Points on the arms of a spiral, of which there are as many as classes.
+
+    Parameters
+    ----------
+    n : int, default 1000
+        How many points, at least one for each class.
+    classes : int, default 3
+        How many arms, 2 or more.
+    turns : float, default 1
+        How often an arm goes around.
+    noise : float, default 0.02
+        The spread around the curves.
+    seed : int, default 0
+        The same seed gives the same points.
+
+    Returns
+    -------
+    Dataset
+        With `x` float32 (n, 2).
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> sets.spirals(100, classes=5)
+    <Dataset for classification: 100 examples of 2, 5 classes>
+    """
     np, random = _random(seed)
     classes = _counted("classes", classes, 2)
     n = _counted("n", n, classes)
@@ -182,19 +266,99 @@ def _drawn(n: int, length: int, tokens: int, seed: int) -> tuple[Any, tuple[str,
 
 
 def reverse(n: int = 2000, *, length: int = 10, tokens: int = 10, seed: int = 0) -> Dataset:
-    """Sequences of random tokens, to be said backwards."""
+    """Sequences of random tokens, to be said backwards.
+
+    Parameters
+    ----------
+    n : int, default 2000
+        How many sequences.
+    length, tokens : int, default 10
+        The tokens of a sequence, and how many different ones there are.
+    seed : int, default 0
+        The same seed gives the same sequences.
+
+    Returns
+    -------
+    Dataset
+        With `x` and `y` int64 (n, length).
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> pairs = sets.reverse(3, length=4)
+    >>> (pairs.y == pairs.x[:, ::-1]).all()
+    np.True_
+    """
     x, classes = _drawn(n, length, tokens, seed)
     return _sequences(x, x[:, ::-1], classes, f"{n:,} sequences of {length} tokens, to be said backwards.", "backwards")
 
 
 def copy(n: int = 2000, *, length: int = 10, tokens: int = 10, seed: int = 0) -> Dataset:
-    """Sequences of random tokens, to be said again."""
+    """Sequences of random tokens, to be repeated as they are.
+
+    Parameters
+    ----------
+    n : int, default 2000
+        How many sequences.
+    length, tokens : int, default 10
+        The tokens of a sequence, and how many different ones there are.
+    seed : int, default 0
+        The same seed gives the same sequences.
+
+    Returns
+    -------
+    Dataset
+        With `x` and `y` int64 (n, length).
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> pairs = sets.copy(3, length=4)
+    >>> (pairs.y == pairs.x).all()
+    np.True_
+    """
     x, classes = _drawn(n, length, tokens, seed)
     return _sequences(x, x.copy(), classes, f"{n:,} sequences of {length} tokens, to be said again.", "again")
 
 
 def addition(n: int = 5000, *, digits: int = 2, seed: int = 0) -> Dataset:
-    """Sums as text, ``12+34=``; the answer stands at the right of as many places, after blanks."""
+    """Sums as text, ``12+34=``; the answer stands at the right of as many places, after blanks.
+
+    Parameters
+    ----------
+    n : int, default 5000
+        How many sums.
+    digits : int, default 2
+        The digits of each summand, from 1 to 9.
+    seed : int, default 0
+        The same seed gives the same sums.
+
+    Returns
+    -------
+    Dataset
+        With `x` and `y` int64 (n, 2 * digits + 2), of 13 characters.
+
+    Raises
+    ------
+    DataError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> sets.addition(10).x.shape
+    (10, 6)
+    """
     np, random = _random(seed)
     digits = _counted("digits", digits, 1)
     if digits > 9:
@@ -209,18 +373,34 @@ def addition(n: int = 5000, *, digits: int = 2, seed: int = 0) -> Dataset:
 
 
 def characters(text: str | None = None, *, length: int = 64, step: int | None = None, seed: int = 0) -> Dataset:
-    """Pieces of a text, of which each character is followed by that of `y` at the same place.
+    """Pieces of a text; `y` has at each place the character that follows that of `x`.
 
     Parameters
     ----------
     text : str, optional
-        By default what the operations of this library say of themselves.
-    length : int
+        By default the sentences that describe the operations of this library.
+    length : int, default 64
         Characters in a piece.
     step : int, optional
         From one piece to the next; by default `length`, so that each character stands in one.
-    seed : int
+    seed : int, default 0
         Of the order of the pieces.
+
+    Returns
+    -------
+    Dataset
+        With `x` and `y` int64 (pieces, length).
+
+    Raises
+    ------
+    DataError
+        When the text is too short, or a number is out of range.
+
+    Examples
+    --------
+    >>> from micrograd_train import sets
+    >>> sets.characters("abcabcabc", length=4).classes
+    ('a', 'b', 'c')
     """
     np, random = _random(seed)
     length = _counted("length", length, 1)

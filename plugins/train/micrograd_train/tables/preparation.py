@@ -29,16 +29,27 @@ from micrograd_train.tables.written import WAYS
 class Preparation:
     """How tables become numbers: made by `fit`, applied by `apply`, kept by `to_json`.
 
-    Attributes
+    Parameters
     ----------
     columns : tuple
         Of the table, those that features are made of: each a `Number` or a `Category`.
     goal : Target or None
         What is known of the target.
-    left_out : dict
+    left_out : dict of str to str
         Columns that nothing is made of, with the reason.
     unseen : str
         What is done with a category that was never seen: ``"error"`` or ``"missing"``.
+
+    Examples
+    --------
+    >>> from micrograd_train import Preparation
+    >>> table = {"cm": [1.0, 2.0, 3.0, None], "kind": ["a", "b", "b", "a"], "sold": [True, False, False, True]}
+    >>> preparation = Preparation.fit(table, "sold")
+    >>> x, y = preparation.apply(table)
+    >>> x.shape, y.tolist(), preparation.inverse(y)
+    ((4, 4), [1, 0, 0, 1], [True, False, False, True])
+    >>> Preparation.from_json(preparation.to_json()) == preparation
+    True
     """
 
     columns: tuple[Number | Category, ...]
@@ -105,9 +116,9 @@ class Preparation:
 
         Examples
         --------
-        >>> from micrograd_core import data
+        >>> from micrograd_train import Preparation
         >>> table = {"cm": [1.0, 2.0, 3.0, None], "kind": ["a", "b", "b", "a"], "sold": [True, False, False, True]}
-        >>> preparation = micrograd_train.Preparation.fit(table, "sold")
+        >>> preparation = Preparation.fit(table, "sold")
         >>> preparation.names
         ['cm', 'cm is missing', 'kind=a', 'kind=b']
         >>> x, y = preparation.apply(table)
@@ -159,19 +170,19 @@ class Preparation:
 
     @property
     def names(self) -> list[str]:
-        """What the features are called, in order."""
+        """What the features are called, in order, as a list of str."""
         return [name for column in self.columns for name in column.names]
 
     @property
     def texts(self) -> list[str]:
-        """Columns that held text when this was made."""
+        """The columns that held text when this was made, as a list of str."""
         found = [column.name for column in self.columns if getattr(column, "type", "") == "text" or _is_written(column)]
         goal = self.goal
         return found if goal is None or goal.type != "text" else [*found, goal.name]
 
     @property
     def numbers(self) -> list[str]:
-        """Columns that held numbers when this was made."""
+        """The columns that held numbers when this was made, as a list of str."""
         numbers = [column for column in self.columns if isinstance(column, Number) and not column.dates]
         found = [column.name for column in numbers if not column.written]
         goal = self.goal
@@ -179,7 +190,7 @@ class Preparation:
 
     @property
     def cardinalities(self) -> dict[str, int]:
-        """For features that are indices, how many there are: the size of an embedding, by the feature's name."""
+        """The number of indices of each feature that is one, as a dict of str to int: the sizes of embeddings."""
         return {
             column.name: len(column.values) + 1
             for column in self.columns
@@ -188,22 +199,22 @@ class Preparation:
 
     @property
     def target(self) -> str | None:
-        """The column that is to be learned."""
+        """The column that is to be learned, as a str, or None."""
         return None if self.goal is None else self.goal.name
 
     @property
     def task(self) -> str | None:
-        """``"classification"`` or ``"regression"``."""
+        """``"classification"`` or ``"regression"``, as a str; None without a target."""
         return None if self.goal is None else self.goal.task
 
     @property
     def reason(self) -> str:
-        """Why this is the task, as a sentence."""
+        """Why this is the task, as a str: a sentence."""
         return "" if self.goal is None else self.goal.reason
 
     @property
     def classes(self) -> tuple[Cell, ...]:
-        """What the integers of `y` stand for."""
+        """What the integers of `y` stand for, as a tuple of str, int, float or bool."""
         return () if self.goal is None else self.goal.classes
 
     def apply(self, table: Any) -> tuple[Any, Any]:
@@ -256,6 +267,11 @@ class Preparation:
         -------
         list or numpy.ndarray
             Classes; or numbers as float64.
+
+        Raises
+        ------
+        DataError
+            When this preparation has no target.
         """
         if self.goal is None:
             raise DataError("this preparation has no target")
@@ -264,7 +280,12 @@ class Preparation:
     # ── as JSON ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def to_json(self) -> dict[str, Any]:
-        """All that it is, in what JSON has: ``json.dumps`` of it, and back, is exact."""
+        """Everything that this is, in what JSON has: ``json.dumps`` of it, and back, is exact.
+
+        Returns
+        -------
+        dict
+        """
         made: list[dict[str, Any]] = [{"kind": type(each).__name__.lower(), **_plain(each)} for each in self.columns]
         goal = None if self.goal is None else _plain(self.goal)
         return {
@@ -277,12 +298,21 @@ class Preparation:
 
     @classmethod
     def from_json(cls, given: dict[str, Any] | str) -> Preparation:
-        """The preparation that `to_json` was of.
+        """Make the preparation that `to_json` was called on.
+
+        Parameters
+        ----------
+        given : dict or str
+            What `to_json` returned, or that as JSON.
+
+        Returns
+        -------
+        Preparation
 
         Raises
         ------
         DataError
-            When it is none, or of a version to come.
+            When it is none, or of a later version.
         """
         try:
             given = json.loads(given) if isinstance(given, str) else given

@@ -48,7 +48,7 @@ def read(
     encoding: str = "utf8",
     preparation: Preparation | None = None,
 ) -> Any:
-    """A table from a file, or from another library's frame.
+    """Read a table from a file, or from another library's frame.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def read(
     decimal : str, optional
         What stands before the fraction of a number; by default a point, or in columns that are whole only so, where no
         comma separates cells, a comma.
-    encoding : str
+    encoding : str, default "utf8"
         Of a text file; one that begins as UTF-16 is read as that.
     preparation : Preparation, optional
         One that the table is for: what was text when it was made is read as text, also where it looks like numbers.
@@ -76,8 +76,8 @@ def read(
 
     Examples
     --------
-    >>> from micrograd_core import data
-    >>> micrograd_train.read({"length": [1.0, 2.0], "kind": ["a", "b"]}).column_names
+    >>> from micrograd_train import read
+    >>> read({"length": [1.0, 2.0], "kind": ["a", "b"]}).column_names
     ['length', 'kind']
     """
     if not isinstance(data, (str, Path)):

@@ -25,15 +25,34 @@ class Predictor:
     Rows are a dict of columns, a list of dicts, a pandas, polars or pyarrow table, the path of a file, or a NumPy array
     whose columns are `columns`. They may have more columns, in any order; a cell that is None or NaN is missing.
 
-    Attributes
+    Parameters
     ----------
     path : Path
+        The file that the network was read from.
     model : Module
         In evaluation mode. It takes prepared numbers, and not rows.
     inputs : Inputs
+        From rows to numbers, and back.
     device : Device
+        Where the network computes.
     meta : dict
         What else the file says: ``meta["figures"]`` are those of the rows that were kept to judge by.
+
+    Examples
+    --------
+    >>> import contextlib, io, tempfile
+    >>> import numpy as np
+    >>> from micrograd_core.tools.cli import main
+    >>> from micrograd_train import load_predictor
+    >>> folder = tempfile.mkdtemp()
+    >>> with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    ...     status = main(["train", "iris", "--epochs", "1", "--out", folder])
+    >>> predictor = load_predictor(folder)
+    >>> rows = np.array([[5.1, 3.5, 1.4, 0.2]])
+    >>> predictor.predict(rows).shape, predictor.probabilities(rows).shape
+    ((1,), (1, 3))
+    >>> predictor.answers(predictor.outputs(rows)) == predictor.predict(rows)
+    array([ True])
     """
 
     path: Path
@@ -49,16 +68,21 @@ class Predictor:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are looked at."""
+        """The columns that are looked at, as a tuple of str."""
         return self.inputs.columns
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The possible answers; of regression none."""
+        """The possible answers, as a tuple; empty for regression."""
         return self.inputs.classes
 
     def predict(self, rows: Any) -> Any:
         """The answer for each row, as ``micrograd predict`` gives it: a class, or a number in the target's unit.
+
+        Parameters
+        ----------
+        rows
+            As `Predictor` says.
 
         Returns
         -------
@@ -75,6 +99,11 @@ class Predictor:
     def probabilities(self, rows: Any) -> Any:
         """How sure the network is of each class.
 
+        Parameters
+        ----------
+        rows
+            As `Predictor` says.
+
         Returns
         -------
         numpy.ndarray
@@ -90,11 +119,38 @@ class Predictor:
         return measures.probabilities(self.outputs(rows))
 
     def outputs(self, rows: Any) -> Any:
-        """What the network itself says of rows."""
+        """What the network itself computes from rows.
+
+        Parameters
+        ----------
+        rows
+            As `Predictor` says.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32, (rows, classes); of regression (rows, 1), of sequences (rows, length, classes).
+
+        Raises
+        ------
+        DataError
+            As `predict` does.
+        """
         return outputs(self.model, self.inputs.rows(rows).x, self.device)
 
     def answers(self, out: Any) -> Any:
-        """What the network's numbers mean."""
+        """The answers that the network's numbers stand for.
+
+        Parameters
+        ----------
+        out : numpy.ndarray
+            From `outputs`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (rows,); of sequences (rows, length).
+        """
         import numpy as np
 
         if self.inputs.task == "regression":
@@ -136,17 +192,17 @@ def described(checkpoint: Checkpoint) -> tuple[dict[str, Any], Inputs] | None:
 def load_predictor(
     path: str | Path, *, device: str | None = None, model: str | None = None, unseen: str = "error"
 ) -> Predictor:
-    """What ``micrograd train`` wrote, ready to predict.
+    """Read what ``micrograd train`` wrote, ready to predict.
 
     Parameters
     ----------
     path : str or Path
         The folder of a training, or its ``model.safetensors``.
     device : str, optional
-        Where to compute, such as ``"cuda:1"``.
+        Where to compute, such as ``"cuda:1"``; by default on the default device.
     model : str, optional
         ``module:function`` for a network of the user's own: a file names code, and never runs any.
-    unseen : {"error", "missing"}
+    unseen : {"error", "missing"}, default "error"
         What a category that was never seen counts as.
 
     Returns
@@ -160,10 +216,14 @@ def load_predictor(
 
     Examples
     --------
+    >>> import contextlib, io, tempfile
+    >>> from micrograd_core.tools.cli import main
     >>> from micrograd_train import load_predictor
-    >>> predictor = load_predictor("runs/my")  # doctest: +SKIP
-    >>> predictor.predict({"length": [1.4, 5.1], "width": [3.4, 2.9]})  # doctest: +SKIP
-    array(['setosa', 'virginica'], dtype='<U9')
+    >>> folder = tempfile.mkdtemp()
+    >>> with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    ...     status = main(["train", "moons", "--epochs", "1", "--out", folder])
+    >>> load_predictor(folder).predict({"x": [0.0, 1.0], "y": [1.0, -0.5]}).shape
+    (2,)
     """
     if unseen not in ("error", "missing"):
         raise DataError(f"unseen is one of 'error' and 'missing'; got {unseen!r}")
