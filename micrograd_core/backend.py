@@ -64,11 +64,37 @@ class Backend(Protocol):
     capabilities: frozenset[str] = frozenset()
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
-        """Copy C-order bytes to a fresh handle. `data` supports the buffer protocol; `dtype` is native."""
+        """Copy bytes from the host to a fresh handle.
+
+        Parameters
+        ----------
+        data : buffer
+            The elements in C order, as what supports the buffer protocol.
+        shape : tuple of int
+            The lengths of the axes.
+        dtype
+            A native dtype, a value of `dtypes`.
+
+        Returns
+        -------
+        handle
+            With ``.shape`` and ``.dtype``.
+        """
         ...
 
     def to_host(self, x: Any) -> Any:
-        """C-order bytes of `x`, whatever its strides (with the buffer protocol). Waits until they are there."""
+        """Copy the elements of a handle to the host. Waits until they are there.
+
+        Parameters
+        ----------
+        x : handle
+            With any strides.
+
+        Returns
+        -------
+        buffer
+            The elements in C order, as what supports the buffer protocol.
+        """
         ...
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
@@ -77,50 +103,149 @@ class Backend(Protocol):
         A kernel takes handles (or Python scalars) by position and parameters by keyword, with the names in the op
         table. It never mutates an input, and returns a fresh result or a view. The inputs of one call share a dtype.
         Shapes that do not fit must raise (any exception: the core words the error).
+
+        Parameters
+        ----------
+        op : str
+            The name of the operation, such as ``"matmul"``.
+
+        Returns
+        -------
+        function or None
         """
         ...
 
     def layout(self, x: Any) -> Layout:
-        """Strides and offset of `x` in elements. With the capability ``strided``."""
+        """Strides and offset of a handle, in elements. With the capability ``strided``.
+
+        Parameters
+        ----------
+        x : handle
+            Of any shape.
+
+        Returns
+        -------
+        Layout
+        """
         return Layout.contiguous(tuple(x.shape))
 
     def shares_memory(self, x: Any, y: Any) -> bool:
-        """Whether writing to one handle could change the other."""
+        """Whether writing to one handle could change the other.
+
+        Parameters
+        ----------
+        x, y : handle
+            Of any shapes.
+
+        Returns
+        -------
+        bool
+        """
         return x is y
 
     def assign(self, x: Any, values: Any, key: Key) -> bool:
-        """Write `values` into ``x[key]`` in place. ``False``: `x` cannot be written and nothing happened."""
+        """Write into a handle in place.
+
+        Parameters
+        ----------
+        x : handle
+            What is written to.
+        values : handle or number
+            The elements, which broadcast to the shape of ``x[key]``.
+        key : tuple
+            Integers, slices and ``None``.
+
+        Returns
+        -------
+        bool
+            ``False``: `x` cannot be written, and nothing happened.
+        """
         return False
 
     def receive(self, x: Any, source: Backend) -> Any:
-        """A fresh handle here with the elements of `x`, a handle of `source`. By default through the host."""
+        """Copy a handle from another device. By default through the host.
+
+        Parameters
+        ----------
+        x : handle
+            A handle of `source`.
+        source : Backend
+            The other device.
+
+        Returns
+        -------
+        handle
+            A fresh handle of this device.
+        """
         name = next(name for name, native in source.dtypes.items() if native == x.dtype)
         return self.from_host(source.to_host(x), tuple(x.shape), self.dtypes[name])
 
     def from_dlpack(self, x: Any) -> Any:
-        """A handle over the memory of `x`, which has DLPack's methods. With the capability ``dlpack``."""
+        """Make a handle over the memory of another library's array. With the capability ``dlpack``.
+
+        Parameters
+        ----------
+        x
+            What has DLPack's methods.
+
+        Returns
+        -------
+        handle
+        """
         raise NotImplementedError(f"{self.device} claims 'dlpack' without from_dlpack")
 
     def to_dlpack(self, x: Any) -> Any:
-        """`x` as something with DLPack's methods. From then on others may see its memory, and write into it."""
+        """Hand a handle to another library, which may then see its memory, and write into it.
+
+        Parameters
+        ----------
+        x : handle
+            Of any shape.
+
+        Returns
+        -------
+        What has DLPack's methods
+        """
         return x
 
     def synchronize(self) -> None:
         """Wait until all work submitted to the device is done."""
 
     def memory(self) -> dict[str, int]:
-        """Bytes ``in_use``, ``reserved`` and ``peak``, as far as the device tells."""
+        """How much memory is used.
+
+        Returns
+        -------
+        dict of str to int
+            Bytes ``in_use``, ``reserved`` and ``peak``, as far as the device tells.
+        """
         return {}
 
     def release_memory(self) -> None:
         """Give cached memory back to the system."""
 
     def stream(self) -> AbstractContextManager[Any]:
-        """A context in which work goes to a queue of its own, in order with what came before and comes after it."""
+        """A context in which work goes to a queue of its own, in order with what came before and comes after it.
+
+        Returns
+        -------
+        context manager
+        """
         return nullcontext()
 
     def compile(self, program: Program) -> Callable[..., Any]:
-        """A recorded program as one callable on handles. By default its kernels in a row."""
+        """Make one callable of a recorded program. By default it calls one kernel after the other.
+
+        Parameters
+        ----------
+        program : Program
+            Its steps are operations of the op table.
+
+        Returns
+        -------
+        function
+            Of handles, to the handles of the results.
+        """
         from micrograd_core.compiler.executor import straight_line
         from micrograd_core.interpreters.raw import compose
 

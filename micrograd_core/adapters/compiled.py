@@ -102,22 +102,72 @@ class CompiledBackend(StridedBackend):
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
 
     def build(self, text: str, nest: Nest) -> Any:
-        """Compile the body of a kernel. `nest.buffers` has the dtypes of its buffers; scratch memory is in the text."""
+        """Compile the body of a kernel.
+
+        Parameters
+        ----------
+        text : str
+            The body in the language of the device; scratch memory is declared in it.
+        nest : Nest
+            `nest.buffers` has the dtypes of its buffers.
+
+        Returns
+        -------
+        Any object that `launch` takes
+        """
         raise NotImplementedError
 
     def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Any]) -> None:
-        """Run what `build` returned for units 0 to `units` - 1, with these integers and buffers."""
+        """Run a kernel.
+
+        Parameters
+        ----------
+        function
+            What `build` returned.
+        units : int
+            The kernel runs for units 0 to `units` - 1.
+        integers : sequence of int
+            Offsets, lengths and strides, as the body names them.
+        buffers : sequence
+            From `alloc`.
+        """
         raise NotImplementedError
 
     def read(self, buffer: Any) -> Any:
-        """Not asked for: `read_range` is."""
+        """Never called: `read_range` is.
+
+        Parameters
+        ----------
+        buffer
+            From `alloc`.
+
+        Returns
+        -------
+        never
+        """
         raise NotImplementedError
 
     # ── nests ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def run(self, key: Hashable, nest: Callable[[], Nest], units: int, integers: Sequence[int], handles: Sequence[Any],
             lengths: Sequence[int] = ()) -> None:  # fmt: skip
-        """Launch a nest, which is printed and built at the first call with a key."""
+        """Launch a nest, which is printed and built at the first call with a key.
+
+        Parameters
+        ----------
+        key : hashable
+            Says which nest it is.
+        nest : function
+            Makes the nest.
+        units : int
+            How many units of the kernel run.
+        integers : sequence of int
+            What the nest takes after the offsets of its buffers.
+        handles : sequence of Strided
+            Its buffers.
+        lengths : sequence of int
+            The lengths of axes that the nest has as symbols.
+        """
         found = self._built.get(key)
         if found is None:
             with BUILDING:
@@ -176,7 +226,23 @@ class CompiledBackend(StridedBackend):
         return self.elementwise(op, *operands) if self._covers(op, *operands) else NotImplemented
 
     def matmul(self, x: Strided, y: Strided) -> Any:
-        """Products of matrices, a unit for each element of the result."""
+        """Multiply matrices, with a unit for each element of the result.
+
+        Parameters
+        ----------
+        x, y : Strided
+            Of one dtype; leading axes are broadcast.
+
+        Returns
+        -------
+        Strided or NotImplemented
+            The latter for dtypes that the device cannot multiply.
+
+        Raises
+        ------
+        ValueError
+            When the shapes do not fit.
+        """
         if x.dtype is not y.dtype or not self._covers("multiply", x, y):
             return NotImplemented
         left = x.layout if len(x.shape) > 1 else x.layout.index((None, slice(0, x.shape[0], 1)))

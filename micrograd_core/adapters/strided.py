@@ -115,45 +115,148 @@ class StridedBackend:
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
 
     def alloc(self, count: int, dtype: Any) -> Any:
-        """A new buffer for `count` elements, at least one."""
+        """Allocate a buffer.
+
+        Parameters
+        ----------
+        count : int
+            The number of elements, at least one.
+        dtype
+            A native dtype.
+
+        Returns
+        -------
+        buffer
+            Any object: only this backend looks at it.
+        """
         raise NotImplementedError
 
     def write(self, buffer: Any, data: Any) -> None:
-        """Copy C-order bytes into the start of `buffer`."""
+        """Copy bytes into the start of a buffer.
+
+        Parameters
+        ----------
+        buffer
+            From `alloc`.
+        data : buffer
+            Elements in C order, as what supports the buffer protocol.
+        """
         raise NotImplementedError
 
     def read(self, buffer: Any) -> Any:
-        """All bytes of `buffer`, when they are there."""
+        """All bytes of a buffer, when they are there.
+
+        Parameters
+        ----------
+        buffer
+            From `alloc`.
+
+        Returns
+        -------
+        buffer
+            What supports the buffer protocol.
+        """
         raise NotImplementedError
 
     def map(self, op: str, out: Strided, *operands: Any) -> Any:
-        """Fill `out` elementwise, or decline with `NotImplemented`. Operands are of the shape of `out`, or numbers."""
+        """Fill a handle elementwise.
+
+        Parameters
+        ----------
+        op : str
+            The operation, or ``"copy"``, which converts to the dtype of `out`.
+        out : Strided
+            What is filled.
+        *operands : Strided or number
+            Of the shape of `out`.
+
+        Returns
+        -------
+        None or NotImplemented
+            The latter declines, and nothing is written.
+        """
         raise NotImplementedError
 
     def reduce(self, op: str, out: Strided, x: Strided) -> Any:
-        """Fill `out` by reducing `x`, whose first axes are those of `out`, over the remaining ones; or decline."""
+        """Fill a handle by reducing another one.
+
+        Parameters
+        ----------
+        op : str
+            The operation, such as ``"sum"``.
+        out : Strided
+            What is filled.
+        x : Strided
+            Its first axes are those of `out`; the others are reduced.
+
+        Returns
+        -------
+        None or NotImplemented
+            The latter declines, and nothing is written.
+        """
         raise NotImplementedError
 
     # ── what the author may add ──────────────────────────────────────────────────────────────────────────────
 
     def read_range(self, buffer: Any, start: int, end: int) -> Any:
-        """The bytes from `start` up to `end`. By default cut out of all of them, which costs as much as all."""
+        """Some bytes of a buffer. By default they are cut out of all of them, which costs as much as all.
+
+        Parameters
+        ----------
+        buffer
+            From `alloc`.
+        start, end : int
+            The first byte, and the one after the last.
+
+        Returns
+        -------
+        buffer
+            What supports the buffer protocol.
+        """
         return memoryview(self.read(buffer)).cast("B")[start:end]
 
     def free(self, buffer: Any) -> None:
-        """Give memory back to the device: no handle of `buffer` is left. By default the buffer's own business."""
+        """Give memory back to the device. By default nothing is done: the buffer frees itself.
+
+        Parameters
+        ----------
+        buffer
+            From `alloc`; no handle leads to it any more.
+        """
 
     def scan(self, op: str, out: Strided, x: Strided) -> None:
-        """Fill `out`, of the shape of `x`, with what `op` makes of the elements so far along the last axis."""
+        """Fill a handle with what an operation makes of the elements so far along the last axis.
+
+        Parameters
+        ----------
+        op : str
+            The operation, such as ``"cumulative_sum"``.
+        out : Strided
+            What is filled.
+        x : Strided
+            Of the shape of `out`.
+        """
         raise NotImplementedError
 
     # ── kernels over names of the author's own ───────────────────────────────────────────────────────────────
 
     def elementwise(self, name: str, *operands: Any, dtype: Any = None) -> Strided:
-        """A kernel out of ``map(name, …)``: operands are broadcast, and the result made.
+        """A kernel made of ``map(name, …)``: operands are broadcast, and the result is allocated.
 
-        The result has the dtype that the op table says for `name`, or that of the operands, or `dtype`.
         ``self.kernels["tanh"] = partial(self.elementwise, "tanh")`` is all that a ``map`` which knows tanh takes.
+
+        Parameters
+        ----------
+        name : str
+            What `map` is called with.
+        *operands : Strided or number
+            The operands.
+        dtype : optional
+            The native dtype of the result; by default what the op table says for `name`, or that of the operands.
+
+        Returns
+        -------
+        Strided
         """
         handles = [x for x in operands if isinstance(x, Strided)]
         shape = broadcast_shapes(name, *(x.shape for x in handles))
@@ -164,7 +267,30 @@ class StridedBackend:
     def reduction(
         self, name: str, x: Strided, *, axis: Shape | int | None = None, keepdims: bool = False, dtype: Any = None
     ) -> Strided:
-        """A kernel out of ``reduce(name, …)`` over one axis, several, or all: the axes are moved to the end."""
+        """A kernel made of ``reduce(name, …)``: the axes are moved to the end.
+
+        Parameters
+        ----------
+        name : str
+            What `reduce` is called with.
+        x : Strided
+            The operand.
+        axis : int or tuple of int, optional
+            The axes to reduce; by default all.
+        keepdims : bool, default False
+            Whether they stay, with length 1.
+        dtype : optional
+            The native dtype of the result; by default what the op table says for `name`, or that of the operand.
+
+        Returns
+        -------
+        Strided
+
+        Raises
+        ------
+        ValueError
+            When there are no elements, and the operation needs one.
+        """
         ndim = len(x.shape)
         gone = tuple(range(ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
         kept = tuple(each for each in range(ndim) if each not in gone)
@@ -180,7 +306,25 @@ class StridedBackend:
         return out.view(Layout.contiguous(reduced_shape(x.shape, gone, keepdims)))
 
     def scanned(self, name: str, x: Strided, *, axis: int, include_initial: bool = False, dtype: Any = None) -> Strided:
-        """A kernel out of ``scan(name, …)`` along one axis, which is moved to the end."""
+        """A kernel made of ``scan(name, …)``: the axis is moved to the end.
+
+        Parameters
+        ----------
+        name : str
+            What `scan` is called with.
+        x : Strided
+            The operand.
+        axis : int
+            The axis.
+        include_initial : bool, default False
+            Whether the result begins with the identity of the operation.
+        dtype : optional
+            The native dtype of the result; by default what the op table says for `name`, or that of the operand.
+
+        Returns
+        -------
+        Strided
+        """
         others = tuple(each for each in range(len(x.shape)) if each != axis)
         order = (*others, axis)
         moved = x.view(x.layout.permute(order))
@@ -240,7 +384,19 @@ class StridedBackend:
         return True
 
     def empty(self, shape: Shape, dtype: Any) -> Strided:
-        """A contiguous handle on new memory, for a kernel to fill."""
+        """Make a contiguous handle on new memory, for a kernel to fill.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            The lengths of the axes.
+        dtype
+            A native dtype.
+
+        Returns
+        -------
+        Strided
+        """
         layout = Layout.contiguous(shape)
         if not layout.size:
             return Strided(None, layout, dtype)
