@@ -8,6 +8,7 @@ import pkgutil
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent, indent
@@ -25,7 +26,7 @@ from micrograd_core.nn import functional
 from micrograd_core.ops import CORE_KERNELS, TABLE, Array
 from micrograd_core.plugins import hookimpl
 from micrograd_core.suggestions import tables
-from micrograd_core.tools import doctor
+from micrograd_core.tools import cli, doctor
 from micrograd_cpu.storage import CPUBackend
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -81,6 +82,35 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_examples_of_the_docstrings(module: str) -> None:
     failed, _ = doctest.testmod(importlib.import_module(module), optionflags=FLAGS)
     assert failed == 0
+
+
+PROJECTS = [
+    tomllib.loads(path.read_text())["project"] for path in (ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml"))
+]
+EXTRAS = {each["name"]: {*each.get("optional-dependencies", ())} for each in PROJECTS}
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of each command that a page shows, in a block or indented, without a ``uv run`` before them."""
+    shown = re.findall(r"^```(?:console|bash|sh|)\n(.*?)^```$", text, flags=re.M | re.S)
+    shown += re.findall(r"^ {4}(\S.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M)
+    for line in "\n".join(shown).replace("\\\n", " ").replace(" && ", "\n").replace(" || ", "\n").splitlines():
+        bare = re.sub(r"^(uv run|--group \S+)\s+", "", re.sub(r"^uv run\s+", "", line.strip().removeprefix("$ ")))
+        if bare.partition(" ")[0] in ("micrograd", "python", "bash", "pytest", "pip", "source"):
+            yield shlex.split(bare, comments=True)
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_the_pages_can_be_typed(page: Path) -> None:
+    for words in commands(page.read_text()):
+        if words[0] == "micrograd":
+            cli._parser()[0].parse_args(words[1:])  # an unknown command or option exits
+        for name, extras in re.findall(r"(micrograd-[\w-]+)\[([\w,]+)\]", shlex.join(words)):
+            assert {*extras.split(",")} <= EXTRAS.get(name, {"test"}), f"{page.name}: {shlex.join(words)}"
+        folders = r"(docs|tests|benchmarks|backends|plugins|\.ci)/[\w./-]+"
+        files = [found[0] for word in words if (found := re.match(folders, word)) and "{" not in word]
+        missing = [each for each in files if not any((place / each).exists() for place in (ROOT, page.parent))]
+        assert not missing, f"{page.name}: {shlex.join(words)}"
 
 
 def test_the_readme_shows_what_the_doctor_prints() -> None:
