@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from micrograd_core.engine.apply import reduction
 from micrograd_core.engine.ingest import read
+from micrograd_core.engine.modes import is_grad_enabled
 from micrograd_core.errors import GraphError
 from micrograd_core.ops.shared import both_spellings
-from micrograd_core.support.warning import warn
+from micrograd_core.support.warning import warn, warn_of_number
 
 Tensor = Any  # annotations that named it would close a ring
 
@@ -185,6 +186,13 @@ def as_ndarray(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
         raise ValueError("a Tensor is always copied into a NumPy array")
     array = x.numpy()
     return array if dtype is None else array.astype(dtype)
+
+
+def number(x: Tensor) -> Any:
+    """The one element of a tensor that records, for ``float(x)``."""
+    if is_grad_enabled():
+        warn_of_number("x.item()")
+    return x.item()
 
 
 def without_gradient(x: Tensor) -> None:

@@ -153,7 +153,7 @@ class Methods(Operators):
 
     __slots__ = ()
 
-    __array__, _without_gradient = map(in_manner, ("as_ndarray", "without_gradient"))
+    __array__, _number, _without_gradient = map(in_manner, ("as_ndarray", "number", "without_gradient"))
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """``ndarray * Tensor`` comes to the tensor's own operators; NumPy's functions say what to call instead."""

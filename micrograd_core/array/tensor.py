@@ -402,7 +402,7 @@ class Tensor(Methods):
         return _call("reshape", self.detach(), ()).tolist()
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self.item() if self._record is None else self._number())
 
     def __int__(self) -> int:
         return int(self.item())

@@ -19,6 +19,7 @@ from micrograd_core.interpreters.floats import DEAD, Floats, number, power
 from micrograd_core.ops import TABLE, rules
 from micrograd_core.scalar.sweep import Block, refuse_underway, sweep, sweeping, underway
 from micrograd_core.support.context import default_devices, tracing
+from micrograd_core.support.warning import warn_of_number
 
 if TYPE_CHECKING:
     from micrograd_core.array.tensor import Tensor
@@ -466,7 +467,10 @@ class Value:
     __eq__, __ne__ = compared("==", operator.eq), compared("!=", operator.ne)  # type: ignore[assignment]
 
     def __float__(self) -> float:
-        return _outside(self, "float()")
+        number = _outside(self, "float()")
+        if recording():
+            warn_of_number("x.data")
+        return number
 
     def __int__(self) -> int:
         return int(_outside(self, "int()"))

@@ -11,6 +11,14 @@ BETWEEN: Final = frozenset({"micrograd_core", "contextlib", "functools"})
 """Packages whose frames are passed over: the library, and what stands between it and its caller."""
 
 
+def warn_of_number(spelling: str) -> None:
+    """Warn that ``float(x)`` of what records gradients is a number alone, which is `spelling` without a warning."""
+    warn(
+        "float(x), which functions such as math.exp(x) call too, is a number, and no gradient comes through: write "
+        f"x.exp(), or {spelling} where the number is meant"
+    )
+
+
 def warn(message: str) -> None:
     """Give a `RuntimeWarning` that names the user's line."""
     frame: FrameType = sys._getframe(1)

@@ -14,7 +14,7 @@ import pytest
 
 import micrograd_core as mg
 import micrograd_core.torch as torch
-from micrograd_core import nn, optim
+from micrograd_core import Value, nn, optim
 from micrograd_core.errors import GraphError
 
 
@@ -48,6 +48,9 @@ WARNINGS: dict[str, tuple[Callable[[], Any], str]] = {
     "median along": (lambda: square().median(1), "write axis=1"),
     "median": (lambda: square().median(), "PyTorch's is the lower one"),
     "nonzero": (lambda: square().nonzero(), "write as_tuple=True"),
+    "math.exp": (lambda: math.exp(Value(0.0)), r"no gradient comes through: write x\.exp\(\), or x\.data where"),
+    "math.sin": (lambda: 1 + math.sin(mg.Tensor(0.0)) * 2, r"or x\.item\(\) where the number is meant"),
+    "float": (lambda: float(leaf().sum()), r"or x\.item\(\) where the number is meant"),
     "grad of a computed tensor": (lambda: (leaf() * 2).grad, "register_hook"),
     "w = w - lr * w.grad": (descended, r"with no_grad\(\): w -= lr \* w\.grad"),
     "step": (lambda: optim.SGD([leaf()], 0.1).step(), r"no parameter has a gradient. Call loss\.backward\(\) before"),
@@ -76,7 +79,9 @@ def test_a_warning_comes_once_for_a_line() -> None:
 def test_what_is_meant_is_not_warned_of() -> None:
     x = leaf()
     for call in (
-        lambda: math.exp(x.sum()) + float(x.sum()),
+        lambda: math.exp(x.sum().item()) + x.sum().item(),
+        lambda: math.exp(square().sum()) + float(square().sum()),
+        lambda: math.isfinite(x.detach().sum()),
         lambda: x.grad,
         lambda: square().grad,
         lambda: square().max(axis=1),
@@ -88,6 +93,9 @@ def test_what_is_meant_is_not_warned_of() -> None:
         lambda: mg.std(square()),
     ):
         call()
+    with mg.no_grad():
+        math.exp(x.sum())
+        float(Value(1.0))
 
 
 def test_pytorchs_words_give_pytorchs_results() -> None:
