@@ -190,6 +190,7 @@ def _per_root_mean_square(k: Any, x: Any, axis: tuple[int, ...], eps: float) -> 
 
 ALWAYS: Final = (
     "times_normal", "gelu_gradient", "layer_norm", "layer_norm_gradients", "batch_norm", "batch_norm_gradients",
+    "sigmoid", "silu", "softmax", "log_softmax",
 )  # fmt: skip
 """Those that NumPy takes many passes for."""
 GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
