@@ -22,7 +22,6 @@ from micrograd_core.compiler.lengths import Axis, Length, actual
 from micrograd_core.compiler.nests import compositions_of_nests
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import ShapeError
-from micrograd_core.ops.network.normalization import per_root_mean_square
 from micrograd_cpu.half import rounding_once
 
 Kernel = Callable[..., Any]
@@ -41,7 +40,7 @@ TIERS: Final = (1, 256, 2048, 8192, sys.maxsize)
 FLOATS: Final = ("float32", "float64")
 SHARED: Final = 250_000
 """Elements, weighed as `compiled.work` does, from which on threads share a nest: helpers look for work between two."""
-OTHERS: Final = ("int32", "int64", "uint64")
+OTHERS: Final = tuple([name for name, dtype in DTYPES.items() if dtype.is_integer])
 """Of what stands beside them: indices, and words that say where in a stream random numbers begin."""
 
 
@@ -114,7 +113,7 @@ def layer_norm_gradients() -> Kernel:
 
     def by_rows(k: Any, g: Any, x: Any, weight: Any, *, axis: tuple[int, ...], eps: float) -> Any:
         mean = k.mean(x, axis=axis, keepdims=True)
-        scale = per_root_mean_square(k, k.subtract(x, mean), axis, eps)
+        scale = k.divide(1, k.sqrt(k.add(k.mean(k.square(k.subtract(x, mean)), axis=axis, keepdims=True), eps)))
         return k.standardize_gradient(g, x, weight, axis=axis, eps=eps), mean, scale
 
     def by_columns(k: Any, g: Any, x: Any, mean: Any, scale: Any, *, axis: tuple[int, ...]) -> Any:

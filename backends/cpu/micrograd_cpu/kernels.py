@@ -34,7 +34,6 @@ _EXACT: Final = 1 << 24
 
 _ZEROS: Final = {np.dtype(name): np.zeros((), name) for name in ("float16", "float32", "float64")}
 """NumPy converts a Python 0 at every call."""
-_sum: Any = np.add.reduce
 
 
 def power(x: Any, n: Any) -> Any:
@@ -92,11 +91,6 @@ def floor_divide(x: Any, y: Any) -> Any:
     return result
 
 
-def clip(x: Any, low: Any, high: Any) -> Any:
-    """NaN wherever one of the three is; NumPy's converts scalars slowly."""
-    return np.minimum(np.maximum(x, low), high)
-
-
 _large_mean: Final = eager.reduction("mean")
 
 
@@ -106,14 +100,8 @@ def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
         return once(mean, x, axis=axis, keepdims=keepdims)
     if x.size >= eager.SMALL and (found := _large_mean(x, axis=axis, keepdims=keepdims)) is not NotImplemented:
         return found
-    total: Any = _sum(x, axis=axis, keepdims=keepdims)
+    total: Any = np.add.reduce(x, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
     return np.true_divide(total, x.size // total.size if total.size else x.size, dtype=total.dtype)
-
-
-def of_large(name: str) -> Callable[..., Any]:
-    """A reduction that is a kernel for large arrays alone."""
-    large = eager.reduction(name)
-    return lambda x, **params: large(x, **params) if x.size >= eager.SMALL else NotImplemented
 
 
 def reduced(ufunc: Any, name: str) -> Callable[..., Any]:
@@ -223,11 +211,6 @@ def linear(x: Any, weight: Any, bias: Any) -> Any:
     if not isinstance(bias, np.ndarray):
         return product if bias == 0 else product + bias
     return np.add(product, bias, out=product)
-
-
-def one_hot(x: Any, *, num_classes: int, dtype: Any) -> Any:
-    """A comparison with the class numbers."""
-    return astype(np.equal(x[..., None], np.arange(num_classes)), dtype=dtype)
 
 
 # ── selection by integers ────────────────────────────────────────────────────────────────────────────────────
@@ -363,8 +346,8 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "min": reduced(np.minimum, "min"),
     "any": np.logical_or.reduce,
     "all": np.logical_and.reduce,
-    "var": of_large("var"),
-    "std": of_large("std"),
+    "var": eager.reduction("var"),
+    "std": eager.reduction("std"),
     "prod": reduced(np.multiply, "prod"),
     "cumulative_sum": scan(np.add, 0),
     "cumulative_prod": scan(np.multiply, 1),
@@ -380,8 +363,8 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "index_min": index_update("index_min", np.minimum),
     "index_scale": index_update("index_multiply", np.multiply),
     **named(
-        add_along_axis, argsort, astype, broadcast_to, clip, floor_divide, full, getitem, getitem_gradient,
-        index_set, last_position, linear, linear_index, matmul, mean, one_hot, relu, relu_gradient, scalars,
+        add_along_axis, argsort, astype, broadcast_to, floor_divide, full, getitem, getitem_gradient,
+        index_set, last_position, linear, linear_index, matmul, mean, relu, relu_gradient, scalars,
         scatter, sort, spread, take, take_along_axis,
     ),
     **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS}.items()},

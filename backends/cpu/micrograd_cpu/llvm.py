@@ -31,11 +31,11 @@ from micrograd_core.compiler.nests import (
     size,
     varying,
 )
-from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.program import Ref, operation
 from micrograd_core.dtypes import DType, float64, int64
 from micrograd_core.layout import contiguous_strides
 from micrograd_core.ops.standard.random import MULTIPLIERS, WEYL
-from micrograd_cpu.mathematics import definition, number
+from micrograd_cpu.mathematics import definitions, number
 from micrograd_cpu.objects import source
 from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
@@ -88,10 +88,7 @@ def module(nests: Sequence[Nest], sizes: Sizes | None = None, first: int = 0) ->
             functions |= printer.functions
     if any(isinstance(line, Draw) for nest in nests for part in nest.parts for line in part.lines):
         texts.append(source("philox", **PHILOX))
-    for op, type in sorted(functions):
-        text, needs = definition(op, type)
-        texts.append(text)
-        declared |= needs
+    texts += definitions(functions, declared)
     return "\n\n".join([*texts, "\n".join(sorted(declared))]) + "\n"
 
 
@@ -367,6 +364,19 @@ class Printer(Scalars):
             if isinstance(line, (Load, Draw, Compute)) and line.result.number not in outside:
                 self.keep(line.result.number)
 
+    def of_rows(self, lines: Sequence[Line]) -> list[Line]:
+        """The expensive functions that have one result for a whole row of a tile, and the lines that they need."""
+        needed, found = set[int](), list[Line]()
+        for line in reversed(lines):
+            if not isinstance(line, Compute | Load):
+                continue
+            number, operands = line.result.number, line.operands if isinstance(line, Compute) else ()
+            of_a_row = max(self.varying[number], default=0) < len(self.nest.kept)
+            if of_a_row and (number in needed or (isinstance(line, Compute) and operation(line.op).cost > 1)):
+                needed |= {x.number for x in operands if isinstance(x, Ref)}
+                found.append(line)
+        return found[::-1]
+
     def inner(self, part: Part) -> None:
         """A loop over the reduced axes; reductions are on the stack until it ends, from where LLVM takes them."""
         nest, kept = self.nest, len(self.nest.kept)
@@ -375,6 +385,8 @@ class Printer(Scalars):
         wide: dict[int, tuple[str, DType]] = {}  # of sums over many numbers, those of their blocks
         axis_of_blocks, length_of_block = blocks(nest.reduced, SHORT if self.tile else BLOCK)
         sums = [x for x in reductions if x.op == "sum" and nest.types[x.result.number].is_floating]
+        if self.tile and (lines := self.of_rows(part.lines)):
+            self.over_lanes(lambda: self.row_of_tile(lines))
         if axis_of_blocks >= 0:
             wide = {x.result.number: self.total(float64) for x in sums}
         outside = dict(self.values)

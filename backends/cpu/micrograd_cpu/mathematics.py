@@ -143,7 +143,6 @@ FURTHEST: Final = {
 """Beyond these arguments, and of divisions these quotients, functions are the C library's."""
 DIVISIONS: Final = ("floor_divide", "remainder")
 BINARY: Final = ("pow", "times_normal", *DIVISIONS)
-NAN: Final = math.nan
 
 
 def number(value: float, type: str) -> str:
@@ -340,7 +339,7 @@ def _defined(c: Code, x: str, pole: float, result: str) -> str:
     """Minus infinity at the pole, NaN below; infinity and NaN are what they were."""
     result = c.where(c.compare("olt", x, math.inf), result, x)
     result = c.where(c.compare("oeq", x, pole), -math.inf, result)
-    return c.where(c.compare("olt", x, pole), NAN, result)
+    return c.where(c.compare("olt", x, pole), math.nan, result)
 
 
 def _any_parts(c: Code, x: str) -> tuple[str, str]:
@@ -468,7 +467,7 @@ def _times_normal(c: Code, x: str, y: str) -> str:
     right = c.compare("ogt", y, 0.0)
     p = c.where(nothing, c.mul(x, 0.0), _scaled(c, part, n))
     found = c.call("copysign", c.where(right, c.sub(x, p), p), x)
-    limit = c.where(c.compare("ogt", y, -math.inf), x, NAN)
+    limit = c.where(c.compare("ogt", y, -math.inf), x, math.nan)
     return c.where(c.compare("oeq", c.abs(x), math.inf), limit, found)
 
 
@@ -538,7 +537,7 @@ def _pow(c: Code, x: str, y: str, exact: bool = True) -> str:
     result = c.where(c.both(odd, negative), c.neg(result), result)
     finite_below_0 = c.both(c.compare("olt", x, 0.0), c.compare("ogt", x, -math.inf))
     broken = c.both(finite_below_0, c.emit(f"xor i1 {whole}, true"))
-    result = c.where(c.both(broken, c.compare("ord", y, y)), NAN, result)
+    result = c.where(c.both(broken, c.compare("ord", y, y)), math.nan, result)
     unit = c.both(c.compare("oeq", size, 1.0), c.compare("oeq", c.abs(y), math.inf))
     result = c.where(unit, 1.0, result)
     result = c.where(c.compare("oeq", x, 1.0), 1.0, result)
@@ -612,6 +611,13 @@ def _branched(c: Code, far: str, near: str, other: str) -> str:
     c.lines += [f"  br i1 {far}, label %beyond, label %done", "beyond:", f"  %other = {other}", "  br label %done"]
     c.lines += ["done:", f"  %found = phi {type} [ {near}, %entry ], [ %other, %beyond ]"]
     return "%found"
+
+
+def definitions(functions: set[tuple[str, str]], declared: set[str]) -> list[str]:
+    """Functions of a module by name and type, in order; `declared` gets what they need."""
+    found = [definition(*each) for each in sorted(functions)]
+    declared.update(*(needs for _, needs in found))
+    return [text for text, _ in found]
 
 
 def definition(name: str, type: str) -> tuple[str, set[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 from micrograd_core.dtypes import float32, int32
 from micrograd_core.errors import IndexingError
 from micrograd_core.ops.standard.random import place_of
-from micrograd_cpu.eager import OTHERS, compiled, declines
+from micrograd_cpu.eager import compiled, declines
 
 
 def named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
@@ -96,10 +96,6 @@ def embedding_gradient(g: Any, indices: Any, *, num_embeddings: int) -> Any:
 # ── classes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _class_axis(x: Any) -> int:
-    return 1 if x.ndim > 1 else 0
-
-
 def _all_count(op: str, targets: Any, count: int, ignore_index: int) -> bool:
     """Whether all indices name a class, and none is `ignore_index`. One that does neither is refused."""
     if not targets.size:
@@ -145,11 +141,6 @@ losses_of = compiled(_losses_composed, declines, always=True)
 errors_of = compiled(_errors_composed, declines, always=True)
 
 
-def _wide(targets: Any) -> Any:
-    """As a dtype of indices that nests take."""
-    return targets if targets.dtype.name in OTHERS else targets.astype(np.int64)
-
-
 def _is_usual(op: str, x: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float) -> bool:
     """Whether all positions count the same, and aim at one class each, as nearly always.
 
@@ -160,7 +151,7 @@ def _is_usual(op: str, x: Any, targets: Any, weight: Any, ignore_index: int, lab
     """
     if targets.dtype.kind not in "iu" or not x.size:
         return False
-    alike = _all_count(op, targets, x.shape[_class_axis(x)], ignore_index)
+    alike = _all_count(op, targets, x.shape[int(x.ndim > 1)], ignore_index)
     return alike and not label_smoothing and weight.__class__ is float and weight == 1
 
 
@@ -170,7 +161,7 @@ def cross_entropy(
     """Without the log-softmax of classes that are nobody's target, where that is possible."""
     if not _is_usual("cross_entropy", x, targets, weight, ignore_index, label_smoothing):
         return NotImplemented
-    return losses_of(x, _wide(targets), axis=_class_axis(x), reduction=reduction)
+    return losses_of(x, targets, axis=int(x.ndim > 1), reduction=reduction)
 
 
 def nll_loss(x: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
@@ -185,7 +176,7 @@ def cross_entropy_gradient(
     """The probabilities, less 1 at the targets."""
     if not _is_usual("cross_entropy", x, targets, weight, ignore_index, label_smoothing):
         return NotImplemented
-    return errors_of(x, g, _wide(targets), axis=_class_axis(x), reduction=reduction)
+    return errors_of(x, g, targets, axis=int(x.ndim > 1), reduction=reduction)
 
 
 COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradient_composed}

@@ -43,7 +43,7 @@ def _over_other_axes(k: Table, x: Handle, axis: Shape) -> Handle:
 def _centred(k: Table, x: Handle, axis: Shape, eps: float) -> tuple[Any, Any]:
     """What `x` deviates from its mean, and one over the root of the mean square: a division for all that share it."""
     centred = k.subtract(x, k.mean(x, axis=axis, keepdims=True))
-    return centred, per_root_mean_square(k, centred, axis, eps)
+    return centred, _per_root_mean_square(k, centred, axis, eps)
 
 
 @in_float32
@@ -121,13 +121,13 @@ def _rms_norm_parameters(
     return _over("rms_norm", x, axis, eps, weight=weight)
 
 
-def per_root_mean_square(k: Table, x: Handle, axis: Shape, eps: float) -> Handle:
+def _per_root_mean_square(k: Table, x: Handle, axis: Shape, eps: float) -> Handle:
     return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
 
 
 @in_float32
 def _rms_norm(k: Table, x: Handle, weight: Operand, *, axis: Shape, eps: float) -> Handle:
-    return times(k, k.multiply(x, per_root_mean_square(k, x, axis, eps)), weight)
+    return times(k, k.multiply(x, _per_root_mean_square(k, x, axis, eps)), weight)
 
 
 def _rms_norm_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, weight: Any, **params: Any) -> Any:
@@ -139,14 +139,14 @@ def _rms_norm_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, w
 @in_float32
 def _rms_norm_gradient(k: Table, g: Handle, x: Handle, weight: Operand, *, axis: Shape, eps: float) -> Handle:
     """``(g - y mean(g y)) / rms`` with ``y = x / rms``."""
-    scale, g = per_root_mean_square(k, x, axis, eps), times(k, g, weight)
+    scale, g = _per_root_mean_square(k, x, axis, eps), times(k, g, weight)
     slope = k.multiply(k.mean(k.multiply(g, x), axis=axis, keepdims=True), k.multiply(scale, scale))
     return k.multiply(k.subtract(g, k.multiply(x, slope)), scale)
 
 
 @in_float32
 def _rms_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, axis: Shape, eps: float) -> Handle:
-    return _over_other_axes(k, k.multiply(g, k.multiply(x, per_root_mean_square(k, x, axis, eps))), axis)
+    return _over_other_axes(k, k.multiply(g, k.multiply(x, _per_root_mean_square(k, x, axis, eps))), axis)
 
 
 _WEIGHT_GRADIENT_SAMPLES = (
