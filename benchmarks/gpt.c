@@ -23,7 +23,8 @@ static void norm_back(const R *x, R s, const R *gy, R *gx) {
     for (int j = 0; j < D; j++) gx[j] += s * gy[j] - x[j] * dot * s * s * s / D;
 }
 static void softmax(R *x, int n) {
-    R s = 0; for (int i = 0; i < n; i++) s += x[i] = exp(x[i]);
+    R top = x[0], s = 0; for (int i = 1; i < n; i++) if (x[i] > top) top = x[i];
+    for (int i = 0; i < n; i++) s += x[i] = exp(x[i] - top);
     for (int i = 0; i < n; i++) x[i] /= s;
 }
 double step(Weights *w, const int *tokens, int length, double rate) {

@@ -1,43 +1,112 @@
 """A GPT on scalars: every weight and every number on the way is a `Value`. One training step under `jit`.
 
-Run as a script, it measures that step beside the same step in C (`gpt.c`), which needs a C compiler.
+Run as ``python -m benchmarks.gpt``, it measures that step beside the same program on the least class that does it in
+Python (`Plain`), and beside the same step in C (`gpt.c`), which needs a C compiler.
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import math
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks import report
 from micrograd_core import Value, jit
 
 VOCABULARY, WIDTH, HEADS, LENGTH = 27, 16, 4, 16
 HEAD = WIDTH // HEADS
 
+RESULTS = Path(__file__).parent / "results"
+
 Vector = list[Any]
 Matrix = list[Vector]
 
 
-def matrix(rng: random.Random, rows: int, columns: int, scale: float = 0.08) -> Matrix:
+class Plain:
+    """The least that such a program needs: a number, what it was computed from, and the derivatives by that."""
+
+    __slots__ = ("data", "grad", "slopes", "sources")
+
+    def __init__(self, data: float, sources: tuple[Any, ...] = (), slopes: tuple[float, ...] = ()) -> None:
+        self.data, self.grad, self.sources, self.slopes = data, 0.0, sources, slopes
+
+    def __add__(self, other: Any) -> Plain:
+        other = other if isinstance(other, Plain) else Plain(other)
+        return Plain(self.data + other.data, (self, other), (1.0, 1.0))
+
+    def __mul__(self, other: Any) -> Plain:
+        other = other if isinstance(other, Plain) else Plain(other)
+        return Plain(self.data * other.data, (self, other), (other.data, self.data))
+
+    def __pow__(self, other: float) -> Plain:
+        return Plain(self.data**other, (self,), (other * self.data ** (other - 1),))
+
+    def exp(self) -> Plain:
+        """The exponential."""
+        e = math.exp(self.data)
+        return Plain(e, (self,), (e,))
+
+    def log(self) -> Plain:
+        """The natural logarithm."""
+        return Plain(math.log(self.data), (self,), (1 / self.data,))
+
+    def relu(self) -> Plain:
+        """The greater of the number and 0."""
+        return Plain(max(0.0, self.data), (self,), (float(self.data > 0),))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Plain:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Plain:
+        return self + -other
+
+    def __truediv__(self, other: Any) -> Plain:
+        return self * other**-1
+
+    def backward(self) -> None:
+        """Add the derivatives of this to those of all that it was computed from."""
+        order, seen, stack = list[Plain](), {id(self)}, [(self, iter(self.sources))]
+        while stack:
+            node, left = stack[-1]
+            source = next((x for x in left if id(x) not in seen), None)
+            if source is None:
+                order.append(node)
+                stack.pop()
+            else:
+                seen.add(id(source))
+                stack.append((source, iter(source.sources)))
+        self.grad = 1.0
+        for node in reversed(order):
+            for source, slope in zip(node.sources, node.slopes, strict=True):
+                source.grad += slope * node.grad
+
+
+def matrix(rng: random.Random, rows: int, columns: int, kind: Any, scale: float = 0.08) -> Matrix:
     """Weights drawn at random."""
-    return [[Value(rng.gauss(0.0, scale)) for _ in range(columns)] for _ in range(rows)]
+    return [[kind(rng.gauss(0.0, scale)) for _ in range(columns)] for _ in range(rows)]
 
 
-def weights(seed: int = 0) -> dict[str, Matrix]:
+def weights(seed: int = 0, kind: Any = Value) -> dict[str, Matrix]:
     """One block's weights, and the embeddings of tokens and positions."""
     rng = random.Random(seed)
     shapes = {
         "tokens": (VOCABULARY, WIDTH), "positions": (LENGTH, WIDTH), "query": (WIDTH, WIDTH), "key": (WIDTH, WIDTH),
         "value": (WIDTH, WIDTH), "attended": (WIDTH, WIDTH), "up": (4 * WIDTH, WIDTH), "down": (WIDTH, 4 * WIDTH),
     }  # fmt: skip
-    return {name: matrix(rng, *shape) for name, shape in shapes.items()}
+    return {name: matrix(rng, *shape, kind) for name, shape in shapes.items()}
 
 
 def linear(x: Vector, w: Matrix) -> Vector:
@@ -52,7 +121,8 @@ def dot(x: Sequence[Any], y: Sequence[Any]) -> Any:
 
 def softmax(scores: Vector) -> Vector:
     """Weights that add up to 1."""
-    powers = [x.exp() for x in scores]
+    top = max(x.data for x in scores)
+    powers = [(x - top).exp() for x in scores]
     total = sum(powers)
     return [x / total for x in powers]
 
@@ -81,13 +151,15 @@ def logits(w: dict[str, Matrix], token: int, position: int, keys: Matrix, values
     return linear(x, w["tokens"])
 
 
-def training(length: int = 6) -> Callable[[], float]:
-    """A function that takes one step of gradient descent on a text of so many tokens, and returns its loss."""
-    w = weights()
+def training(length: int = 6, kind: Any = Value) -> Callable[[], float]:
+    """A function that takes one step of gradient descent on a text of so many tokens, and returns its loss.
+
+    Of Values it is compiled; of `Plain` numbers Python runs it.
+    """
+    w = weights(kind=kind)
     parameters = [x for each in w.values() for row in each for x in row]
     tokens = [random.Random(i).randrange(VOCABULARY) for i in range(length + 1)]
 
-    @jit
     def step(rate: float) -> Any:
         keys: Matrix = []
         values: Matrix = []
@@ -103,7 +175,8 @@ def training(length: int = 6) -> Callable[[], float]:
             each.data = each.data - rate * each.grad
         return loss
 
-    return lambda: float(step(0.1).data)
+    taken = jit(step) if kind is Value else step
+    return lambda: float(taken(0.1).data)
 
 
 def in_c(length: int = 6) -> Callable[[], float]:
@@ -129,11 +202,28 @@ def _microseconds(step: Callable[[], float], times: int) -> float:
     return statistics.median(found)
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the step in turns, after comparing losses; show and keep the figures."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gpt", description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=9, help="rounds; default: %(default)s")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the JSON; default: %(default)s")
+    chosen = parser.parse_args(arguments)
+    jitted, own, c = training(), training(kind=Plain), in_c()
+    losses = [(jitted(), own(), c()) for _ in range(5)]
+    assert all(math.isclose(x, y, rel_tol=1e-9) for each in losses for x, y in pairwise(each)), losses
+    times = {"jit": (jitted, 50), "own": (own, 1), "c": (c, 500)}
+    rounds = [{name: _microseconds(*each) for name, each in times.items()} for _ in range(chosen.repeat)]
+    figures = {f"{name}_us": statistics.median(each[name] for each in rounds) for name in times}
+    figures |= {
+        "jit_by_c": statistics.median(each["jit"] / each["c"] for each in rounds),
+        "own_by_jit": statistics.median(each["own"] / each["jit"] for each in rounds),
+    }
+    print(*(f"{name} {value:,.1f}" for name, value in figures.items()), sep="  ")
+    cases = {"gpt-values": {"about": "step of a GPT on scalars, 1 block 16 wide, 6 tokens", **figures}}
+    result = {"cases": cases, "environment": report.environment(), "settings": {"repeat": chosen.repeat}}
+    print(f"written to {report.write(result, chosen.out, 'gpt-values')}", file=sys.stderr)
+    return 0
+
+
 if __name__ == "__main__":
-    start = time.thread_time()
-    ours, theirs = training(), in_c()
-    losses = [(ours(), theirs()) for _ in range(5)]
-    print(f"first call: {time.thread_time() - start:.2f} s; losses {losses}")
-    rounds = [(_microseconds(ours, 50), _microseconds(theirs, 500)) for _ in range(7)]
-    jitted, c = (statistics.median(each) for each in zip(*rounds, strict=True))
-    print(f"under jit {jitted:,.1f} µs, in C {c:,.1f} µs, {jitted / c:,.1f} times")
+    sys.exit(main())

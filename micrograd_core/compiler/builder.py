@@ -47,25 +47,24 @@ class Builder:
 
         A ``detach`` computes nothing: it is its operand.
         """
-        inputs, computed = set[int](), set[int]()
-        stack = [x for x in wanted if isinstance(x, Ref)]
-        while stack:
-            x = stack.pop()
-            number = x.number
-            if number in inputs or number in computed:
+        needed = {x.number for x in wanted if x.__class__ is Ref}
+        reads, computed = list[int](), list[int]()
+        for number in range(max(needed, default=-1), -1, -1):  # what a step takes comes before it
+            if number not in needed:
                 continue
-            if given(x):
-                inputs.add(number)
+            if given(Ref(number)):
+                reads.append(number)
             else:
-                computed.add(number)
-                stack += [y for y in self.steps[number].operands if isinstance(y, Ref)]
-        reads = sorted(inputs)
+                computed.append(number)
+                needed.update([x.number for x in self.steps[number].operands if x.__class__ is Ref])
+        reads.reverse()
+        computed.reverse()
         there = {number: Ref(position) for position, number in enumerate(reads)}
         types = [self.types[number] for number in reads]
         steps = list[Step]()
-        for number in sorted(computed):
+        for number in computed:
             op, operands, params = self.steps[number]
-            operands = tuple([there[x.number] if isinstance(x, Ref) else x for x in operands])
+            operands = tuple([there[x.number] if x.__class__ is Ref else x for x in operands])
             if op == "detach":
                 (there[number],) = operands
                 continue

@@ -7,6 +7,7 @@ Values are numbered through: the inputs first, then what each step makes. Operat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from micrograd_core.compiler.specs import TensorSpec, expected_parts
@@ -83,13 +84,12 @@ class Program(_Fields):
     ) -> Program:
         """Refuse steps that do not fit together."""
         program = super().__new__(cls, inputs, tuple(steps), tuple(outputs), tuple(types))
-        count = inputs
+        count, takes = inputs, {name: operation(name).operands for name in {step.op for step in program.steps}}
         for step, made in program.numbered():
-            op = TABLE[step.op]
-            if op.operands not in (-1, len(step.operands)):
-                raise ProgramError(f"{step} has {len(step.operands)} operands; {step.op} takes {op.operands}")
+            if takes[step.op] not in (-1, len(step.operands)):
+                raise ProgramError(f"{step} has {len(step.operands)} operands; {step.op} takes {takes[step.op]}")
             for x in step.operands:
-                if isinstance(x, Ref) and not 0 <= x.number < count:
+                if x.__class__ is Ref and not 0 <= x.number < count:
                     raise _too_early(f"step {program.steps.index(step)}, {step}, takes", x, count)
             count = made.stop
         for x in program.outputs:
@@ -148,6 +148,7 @@ def operation(name: str) -> Op:
     return op
 
 
+@cache
 def width(name: str) -> int:
     """How many values a step of an operation makes: its parts, or one."""
     parts = operation(name).parts

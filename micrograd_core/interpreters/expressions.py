@@ -53,9 +53,9 @@ class Expressions(Builder):
 
     def make(self, name: str, *operands: Operand) -> Operand:
         """An operation, simplified where that changes no number."""
-        if Ref not in map(type, operands) and hasattr(Floats, name):
-            return getattr(Floats, name)(*operands)  # type: ignore[no-any-return]
         x, y = operands[0], operands[-1]
+        if x.__class__ is not Ref is not y.__class__ and Ref not in map(type, operands) and hasattr(Floats, name):
+            return getattr(Floats, name)(*operands)  # type: ignore[no-any-return]
         if name == "multiply" and (x == 1.0 or y == 1.0):
             return y if x == 1.0 else x
         if name == "multiply" and (x == -1.0 or y == -1.0):
@@ -64,7 +64,8 @@ class Expressions(Builder):
             return y if x == 0.0 else x
         if name in ("divide", "pow") and y == 1.0:
             return x
-        key = name, *[each if each.__class__ is Ref else repr(each) for each in operands]
+        both = len(operands) == 2 and x.__class__ is y.__class__ is Ref
+        key = (name, x, y) if both else (name, *[each if each.__class__ is Ref else repr(each) for each in operands])
         return self.emit(Step(name, operands, NOTHING), _spec(name), key)
 
     def gradients(self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Ref]) -> dict[Ref, Operand]:
@@ -78,11 +79,14 @@ class Expressions(Builder):
             if out not in cotangents or name in (INPUT, "detach"):
                 continue
             g = cotangents[out]
-            for i, (x, rule) in enumerate(zip(operands, rules(name), strict=True)):
+            found = rules(name)  # a condition has none
+            for i, (x, rule) in enumerate(zip(operands[-len(found) :], found, strict=True)):
                 if not isinstance(x, Ref):
                     continue
-                if name == "relu":
-                    d = rule(self, g, out, x)  # which chooses, where a product with 0 could be NaN
+                if name in ("add", "multiply"):  # by far the most: what their rules say, in a fifth of the time
+                    d = g if name == "add" else self.make(name, g, operands[1 - i])
+                elif name in ("relu", "where"):
+                    d = rule(self, g, out, *operands)  # which chooses, where a product with 0 could be NaN
                 elif name == "pow" and i == 0:
                     d = self.make("multiply", g, self._power_slope(*operands))
                 else:

@@ -370,6 +370,25 @@ class Parameter(Value):
         return element, (type(self), self._a, self._da)  # an element of the matrix that is copied or pickled with it
 
 
+class Gathered(Parameter):
+    """A scalar that was one of its own, until a compiled function assigned to many."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Value, (self._number(), self._place()), (None, {"grad": self._gradient()})
+
+
+def gather(values: Sequence[Value]) -> None:
+    """Make values, which are leaves on the host, elements of one matrix: compiled functions take it as a whole."""
+    tensor = Tensor([x._data for x in values], dtype=DTYPES["float64"], device="cpu", requires_grad=True)
+    tensor.grad = Tensor([x._gradient() for x in values], dtype=DTYPES["float64"], device="cpu")
+    matrix = Matrix(tensor)
+    for i, x in enumerate(values):
+        x._a, x._da = matrix, i
+        x.__class__ = Gathered
+
+
 class DeviceParameter(Parameter, DeviceValue):
     """A scalar that is one element of a matrix on another device."""
 

@@ -11,9 +11,12 @@ programs that carry their cotangents back; each is compiled when a sweep first n
 
 from __future__ import annotations
 
+import builtins
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import count, islice
 from math import prod
 from numbers import Number
@@ -29,11 +32,12 @@ from micrograd_core.engine.modes import enable_grad, grad_mode
 from micrograd_core.errors import GraphError, TraceError
 from micrograd_core.interpreters.expressions import Expressions, Operand
 from micrograd_core.interpreters.floats import EXACT, Floats, number
-from micrograd_core.scalar.bridge import DeviceValue, Matrix, Parameter, element
+from micrograd_core.scalar.bridge import DeviceValue, Matrix, Parameter, element, gather
 from micrograd_core.scalar.sweep import Block, underway
 from micrograd_core.scalar.value import OPERATIONS, REFLECTED, Value, leaf, node
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import tracing
+from micrograd_core.support.locks import lock
 from micrograd_core.transforms.codegen import Static, Text, refuse_others, tuple_text
 
 
@@ -61,7 +65,7 @@ class Trace:
         leaves, rebuild = pytrees.flatten((args, kwargs))
         positions = count()
         args, kwargs = rebuild([self._argument(x, positions) for x in leaves])
-        with enable_grad():
+        with enable_grad(), _choices():
             return f(*args, **kwargs)
 
     def _argument(self, x: Any, positions: Iterator[int]) -> Any:
@@ -126,8 +130,19 @@ class Trace:
         """The value is asked for its number."""
         raise TraceError(
             f"jit: {what} of a Value inside a traced function would fix for all calls what was decided at the first "
-            "one; use relu() and arithmetic instead, decide outside, or call the function without jit"
+            "one; use max(), min(), relu() and arithmetic instead, decide outside, or call the function without jit"
         )
+
+    def choose(self, name: str, x: Any, y: Any) -> Value:
+        """What Python's `max` or `min` takes of two: the second if it is greater, or less, than the first."""
+        left, right = (self.expression(each) if isinstance(each, Value) else number(each, name) for each in (x, y))
+        pair = (left, right) if name == "max" else (right, left)
+        best = self.k.make("where", self.k.make("less", *pair), right, left)
+        value = self._stand_in(0.0, best)
+        value._name = name
+        if not self.numbers.issuperset([each for each in (x, y) if isinstance(each, Value)]):
+            self.numbers.discard(value)
+        return value
 
     # what they compute
 
@@ -171,7 +186,9 @@ class Trace:
         return self.known[value]
 
     def _compute(self, value: Value) -> Operand:
-        if any(x is not None and ("data", self._holder(x)) in self.assigned for x in (value._a, value._b)):
+        if self.assigned and any(
+            x is not None and ("data", self._holder(x)) in self.assigned for x in (value._a, value._b)
+        ):
             raise TraceError(
                 "jit: a value is used after its data was assigned in the same traced function; trace one step at a time"
             )
@@ -180,6 +197,41 @@ class Trace:
         if value._db is not None:
             operands.append(float(value._db) if value._b is None else self.known[value._b])
         return self.k.make(OPERATIONS.get(symbol, symbol), *operands[:: -1 if value._name in REFLECTED else 1])
+
+
+def _chooser(name: str, python: Callable[..., Any]) -> Callable[..., Any]:
+    """`max` or `min` of Python's, for as long as a function is traced: of Values it is a step of the program."""
+
+    def chooser(*given: Any, **options: Any) -> Any:
+        trace = tracing.get()
+        if not isinstance(trace, Trace) or not given:
+            return python(*given, **options)
+        values = [*given[0]] if len(given) == 1 else given
+        if "key" in options or not any(isinstance(x, Value) for x in values):
+            return python(values, **options)
+        return reduce(partial(trace.choose, name), values)
+
+    return chooser
+
+
+PYTHON: Final = {"max": builtins.max, "min": builtins.min}
+CHOOSERS: Final = {name: _chooser(name, python) for name, python in PYTHON.items()}
+_traces, _changing = list[None](), lock()
+
+
+@contextmanager
+def _choices() -> Iterator[None]:
+    """Python's `max` and `min` compare, which would be a decision: they give way while anybody traces."""
+    with _changing:
+        _traces.append(None)
+        vars(builtins).update(CHOOSERS)
+    try:
+        yield
+    finally:
+        with _changing:
+            _traces.pop()
+            if not _traces:
+                vars(builtins).update(PYTHON)
 
 
 def is_leaf(value: Value) -> bool:
@@ -195,8 +247,8 @@ Gradients = dict[Value, dict[Ref, Operand]]
 """Of each result, its derivatives by the leaves."""
 RETURNED: Final = (Value, type(None), Number, str, bytes)
 """What a function may return, alone or in lists, tuples and dicts."""
-FEW, MANY = 100, 100_000
-"""Steps between which machine code pays: a call of it takes longer than fewer, and to compile more takes too long."""
+FEW: Final = 100
+"""Steps from which on machine code pays: a call of it takes longer than fewer."""
 KEPT: Final = 128
 """Choices of results whose programs are kept."""
 READ: Final = {"data": "{}._data", "grad": "{}._gradient()", "number": "{}"}
@@ -230,7 +282,7 @@ class Compiled:
         self.machine: Callable[..., Any] | None = None
         """The program through the kernel ``scalars``, which the host has; it takes and gives handles of float64."""
         plain = all(matrix is None or matrix.tensor.dtype is float64 for matrix in self.matrices)
-        if plain and FEW < len(self.program.steps) < MANY:
+        if plain and len(self.program.steps) > FEW:
             kernel = default_device().kernels.backend.kernel("scalars")
             shapes = [matrix and matrix.shape for matrix in self.matrices]
             reads = [(which, i or 0) for which, i in self._reads]
@@ -337,15 +389,31 @@ class Result(Block):
         return [(call.inputs[i], found.pop(i, 0.0)) for row in self.cotangents for i in call.reverse.columns[row]]
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nothing that a trace makes is garbage, through which Python's collector would look again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class Replay:
     """One program of Values, and the state around it."""
 
+    @_uncollected()
     def __init__(self, f: Callable[..., Any], args: Any, kwargs: Any) -> None:
         record, trace, text = bool(grad_mode()), Trace(), Text()
         out = copy_context().run(trace.run, f, args, kwargs)
         leaves, _ = pytrees.flatten(out)
         for x in leaves:
             refuse_others(x, RETURNED, "Values")
+        many = [what for part, what in trace.assigned if part == "data" and what.__class__ is Value]
+        if len(many) > FEW:
+            gather(many)
         results = [x for x in leaves if isinstance(x, Value)]
         slopes = {x: trace.gradients(x) if record and x not in trace.numbers else {} for x in results}
         ends = dict.fromkeys(each for found in slopes.values() for each in found)
@@ -398,7 +466,8 @@ class Replay:
         """Lines that make the results; `ends` are those of all results, arguments first."""
         name, lines, inputs = text.name, text.lines, [trace.leaves[x] for x in ends]
         closed = tuple([x for x in inputs if not isinstance(x, int)])
-        listed = tuple_text([*(f"flat[{x}]" for x in inputs if isinstance(x, int)), f"*{name(closed)}"])
+        given = [f"flat[{x}]" for x in inputs if isinstance(x, int)]
+        listed = tuple_text([*given, f"*{name(closed)}"]) if given else name(closed)
         if isinstance(out, Value) and len(ends) > 2:
             lines.append(f"return {name(node)}('jit', n0, {name(with_slopes)}({listed}, m1), 0)")
         elif isinstance(out, Value) and ends:

@@ -78,9 +78,8 @@ def functions(library: Any) -> tuple[Any, Any]:
     return computed, ctypes.CFUNCTYPE(ctypes.c_int64)(library["counted"])
 
 
-@pytest.mark.parametrize("quickly", [False, True])
-def test_code_reads_constants_writes_its_own_data_and_calls_this_process(quickly: bool) -> None:
-    library = objects.library(IR, ["computed", "counted"], quickly)
+def test_code_reads_constants_writes_its_own_data_and_calls_this_process() -> None:
+    library = objects.library(IR, ["computed", "counted"])
     assert isinstance(library, linker.Image)
     computed, counted = functions(library)
     assert [computed(4.0, 0), computed(4.0, 0), computed(4.0, 1)] == [6.0, 7.0, 7.0]

@@ -254,7 +254,7 @@ DECISIONS: dict[str, Callable[[Any], Any]] = {
     r"> of a Value": lambda x: x if x > 0 else -x,
     r"bool\(\) of a Value": lambda x: x if x.data else -x,
     r"float\(\) of a Value": lambda x: x * math.exp(x),
-    r"< of a Value|> of a Value": lambda x: max(x, x * 2),
+    r"< of a Value|> of a Value": lambda x: max(x, x * 2, key=lambda y: y),
     r"format\(\) of a Value": lambda x: x * len(f"{x:.2f}"),
     r"== of a Value": lambda x: x if x.data == 1.0 else 2 * x,
 }

@@ -1,14 +1,17 @@
-"""Long functions of Values under `jit` are machine code: the same numbers, bit for bit, as Python's floats give."""
+"""Long functions of Values under `jit` are machine code, whose arithmetic gives the bits of Python's floats."""
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import random
 from typing import Any
 
 import pytest
 
 from micrograd_core import MLP, Value, jit
+from micrograd_core.errors import TraceError
 from micrograd_core.scalar import jit as replays
 
 pytest.importorskip("llvmlite")
@@ -112,9 +115,101 @@ def test_what_machine_code_does_not_take_runs_as_python() -> None:
     weight.data = weight.detach().T.copy().T  # its columns one after the other
     assert f(x).data == expected
 
-    g = jit(lambda x: (model(x) * x[0]).tanh())  # an operation whose last digit is another library's
-    assert g(x).data == (model(x) * x[0]).tanh().data
-    assert "define" not in g.source
+
+FUNCTIONS: dict[str, Any] = {
+    "exp": lambda x: x.exp(), "expm1": lambda x: x.expm1(), "log": lambda x: x.log(), "log1p": lambda x: x.log1p(),
+    "sqrt": lambda x: x.sqrt(), "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tanh": lambda x: x.tanh(),
+    "sigmoid": lambda x: x.sigmoid(), "abs": abs, "square": lambda x: x.square(), "root": lambda x: x**0.5,
+    "inverse root": lambda x: (x * x + 1e-5) ** -0.5, "power": lambda x: x**3.25, "whole power": lambda x: x**-5,
+    "of a number": lambda x: 2.5**x, "of itself": lambda x: x**x, "greatest": lambda x: max(x, 0.5, -x),
+    "least": lambda x: min([x, -x * 2]), "number": lambda x: (x - max(x.data, -x.data)).exp(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_and_their_derivatives_are_those_of_values(name: str) -> None:
+    """Within a few digits of the last, where a result is a number; else it is the same infinity, or NaN."""
+    function = FUNCTIONS[name]
+
+    def f(xs: list[Value]) -> Value:
+        return sum([function(x) * (i + 1) for i, x in enumerate(xs)], Value(0.0))
+
+    compiled = jit(f)
+    for scale in (1.0, -1.0, 1e-3, 30.0, 1000.0):
+        given = [[Value(scale * (0.1 + 0.03 * i)) for i in range(60)] for _ in range(2)]
+        for x in (0.0, math.inf, math.nan) if scale == 1000 else ():
+            for each in given:
+                each[7].data = x
+        found, expected = compiled(given[0]), f(given[1])
+        found.backward()
+        expected.backward()
+        assert found.data == pytest.approx(expected.data, rel=1e-12, nan_ok=True)
+        for x, y in zip(*given, strict=True):
+            assert x.grad == pytest.approx(y.grad, rel=1e-11, abs=1e-300, nan_ok=True), (scale, x.data)
+    assert "define" in compiled.source
+
+
+def test_sums_of_products_are_computed_row_by_row() -> None:
+    """A product of a matrix and a vector that is written number by number takes runs, not as many steps."""
+    from micrograd_core.compiler.builder import INPUT
+    from micrograd_core.compiler.runs import runs
+    from micrograd_core.interpreters.expressions import Expressions
+
+    n, k = 24, Expressions()
+    matrix, vector = (
+        [k.input("number", i) for i in range(begin, end)] for begin, end in ((0, n * n), (n * n, n * n + n))
+    )
+    results = []
+    for i in range(n):
+        total: Any = 0.0
+        for x, y in zip(matrix[i * n : i * n + n], vector, strict=True):
+            total = k.add(total, k.multiply(x, y))
+        results.append(total)
+    program, inputs = k.program(results, lambda x: k.steps[x.number].op == INPUT)
+    found = runs(program, [x.number for x in inputs], len(inputs))
+    assert len(found.runs) <= n + 1 < len(program.steps)
+    assert sum(each.length for each in found.runs) == n * n
+
+
+def test_many_values_that_a_function_assigns_to_stay_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read and written at once; each keeps its number, its gradient, its place in graphs, and its copies."""
+    weights = [Value(0.01 * i) for i in range(200)]
+    others = [Value(x.data) for x in weights]
+    weights[3].grad = 7.0
+    others[3].grad = 7.0
+    before, expected = weights[5] * 2 + weights[6], others[5] * 2 + others[6]
+
+    def step(ws: Any, rate: float) -> Value:
+        loss = sum([(w - 1.0) ** 2 for w in ws()], Value(0.0))
+        loss.backward()
+        for w in ws():
+            w.data -= rate * w.grad
+        return loss
+
+    compiled = jit(lambda rate: step(lambda: weights, rate))
+    for _ in range(3):
+        found, plain = compiled(0.1), step(lambda: others, 0.1)
+        assert found.data == pytest.approx(plain.data, rel=1e-12)
+        assert [w.data for w in weights] == pytest.approx([w.data for w in others], rel=1e-12)
+        assert [w.grad for w in weights] == pytest.approx([w.grad for w in others], rel=1e-12)
+    before.backward()
+    expected.backward()
+    assert weights[5].grad == pytest.approx(others[5].grad, rel=1e-12)
+    assert isinstance(weights[0], Value)
+    saved = copy.copy(weights[0]), pickle.loads(pickle.dumps(weights[1]))
+    weights[0].data, weights[1].grad = 5.0, -1.0
+    assert (weights[0].data, weights[1].grad) == (5.0, -1.0)
+    assert [x.data for x in saved] == pytest.approx([others[0].data, others[1].data], rel=1e-12)
+    (weights[0] * weights[1]).backward()
+    assert weights[1].grad == 4.0
+
+
+def test_python_has_its_own_max_and_min_again_after_a_trace() -> None:
+    kept = max, min
+    with pytest.raises(TraceError, match=r"use max\(\), min\(\)"):
+        jit(lambda x: x if x > 0 else -x)(Value(1.0))
+    assert (max, min) == kept
+    assert jit(lambda x: x * max(2, 3))(Value(2.0)).data == 6.0
 
 
 def test_a_result_is_swept_again_after_the_next_call() -> None:

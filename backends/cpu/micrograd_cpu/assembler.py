@@ -17,13 +17,13 @@ from micrograd_cpu.target import NATIVE, target
 
 
 @cache
-def _machine(opt: int = 3) -> Any:
+def _machine() -> Any:
     """The processor that runs this, with all it can, or the `target` that was asked for."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu, features = host() if target() == NATIVE else (target(), "")
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu, features=features, opt=opt, reloc="pic", jit=True
+        cpu=cpu, features=features, opt=3, reloc="pic", jit=True
     )
 
 
@@ -35,14 +35,11 @@ def host() -> tuple[str, str]:
         return "", ""
 
 
-def compiled(ir: str, quickly: bool = False) -> bytes:
-    """Object code, optimised for the target unless it is to be there `quickly`."""
-    machine = _machine(0 if quickly else 3)
+def compiled(ir: str) -> bytes:
+    """Object code, optimised for the target."""
+    machine = _machine()
     module = llvm.parse_assembly(ir)
     module.verify()
-    if quickly:
-        plain: bytes = machine.emit_object(module)
-        return plain
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization, options.slp_vectorization = True, False
     options.loop_unrolling = False  # twice the code, and the time to make it, for little

@@ -1,24 +1,19 @@
 """Floats as integers: towards 0, what is beyond the range as the nearest integer there is, NaN as 0.
 
-NumPy leaves what is out of range to the processor, and that to whether a number stands in a vector. Processors note
-that a conversion went wrong, so a large one costs hardly more. Of narrow and unsigned integers they note nothing:
-small arrays become wider integers first, and large ones go through a nest, with the instructions of `jit`.
+NumPy leaves what is out of range to the processor, and that to whether a number stands in a vector. So conversions are
+nests, with the instructions of `jit`; without a compiler they are written out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 
 from micrograd_core.dtypes import DTYPES
 from micrograd_cpu import eager
-from micrograd_cpu.eager import declines
 from micrograd_cpu.half import as_half, wide
-
-_INT32, _INT64 = np.dtype("int32"), np.dtype("int64")
 
 
 def checked(function: Callable[..., Any], *args: Any) -> Any:
@@ -27,26 +22,11 @@ def checked(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
 
-def _tells() -> bool:
-    try:
-        checked(np.array([np.nan, 1.0], "float32").astype, _INT32)
-    except FloatingPointError:
-        return True
-    return False
-
-
-_TELLS: Final = _tells()
-"""Whether processor and NumPy note what goes wrong in a conversion; else each number is looked at."""
-
-
 def _composed(k: Any, x: Any, *, dtype: Any) -> Any:
     return k.astype(x, dtype=DTYPES[dtype.name])
 
 
-_large: Final = eager.compiled(_composed, declines)
-
-
-def saturated(x: Any, dtype: Any) -> Any:
+def saturated(x: Any, *, dtype: Any) -> Any:
     """The conversion written out."""
     facts = np.iinfo(dtype)
     high = x.dtype.type(float(facts.max // 2 + 1) * 2)  # a power of 2, which is beyond
@@ -58,26 +38,12 @@ def saturated(x: Any, dtype: Any) -> Any:
     return result
 
 
-def to_integers(x: Any, dtype: Any) -> Any:
-    """An array of floats as one of integers."""
-    x = wide(x)
-    exact = dtype.kind == "i" and dtype.itemsize >= 4
-    if x.size >= eager.SMALL and x.flags.c_contiguous and not (exact and _TELLS):
-        found = _large(x, dtype=dtype)
-        if found is not NotImplemented:
-            return found
-    if _TELLS:
-        with suppress(FloatingPointError):
-            between = checked(x.astype, dtype if exact else _INT32 if dtype.itemsize < 4 else _INT64)
-            result = between if exact else between.astype(dtype)
-            if exact or (result == between).all():
-                return result
-    return saturated(x, dtype)
+_to_integers: Final = eager.compiled(_composed, saturated, always=True)
 
 
 def astype(x: Any, *, dtype: Any) -> Any:
     """Always fresh."""
     if dtype.kind in "iu" and x.dtype.kind not in "iub":
-        return to_integers(x, dtype)
+        return _to_integers(wide(x), dtype=dtype)
     result = x.astype(dtype)
     return result if dtype.itemsize != 2 else as_half(result)

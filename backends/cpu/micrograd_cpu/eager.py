@@ -8,23 +8,21 @@ dtypes and layouts alone: small arrays, those of other dtypes, and what no nest 
 from __future__ import annotations
 
 import ctypes
-import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from inspect import unwrap
-from itertools import accumulate
-from operator import mul
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from micrograd_core.compiler.lengths import Axis, Length, actual
-from micrograd_core.compiler.nests import compositions_of_nests, in_turn
+from micrograd_core.compiler.nests import compositions_of_nests
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.errors import ShapeError
+from micrograd_cpu.half import rounding_once
 
 Kernel = Callable[..., Any]
 Compose = Callable[..., Any]
@@ -33,7 +31,7 @@ COMPILES: Final = find_spec("llvmlite") is not None
 SMALL: Final = 1 << 14
 """Elements below which NumPy's kernels are left alone: they take less than 0.1 ms, and a compiler 50 MB of memory.
 
-Of `ALWAYS` there are no such kernels.
+What NumPy has no function for is a nest at every size.
 """
 KINDS: Final = 512
 """Shapes, layouts and parameters that are remembered of a kernel."""
@@ -42,13 +40,7 @@ TIERS: Final = (1, 256, 2048, 8192, sys.maxsize)
 FLOATS: Final = ("float32", "float64")
 SHARED: Final = 250_000
 """Elements, weighed as `compiled.work` does, from which on threads share a nest: helpers look for work between two."""
-ROWS_FROM: Final = 500_000
-"""Elements from which on a reduction of everything goes by rows first: threads share rows."""
-ROWS: Final = 16
-"""How many there are at least."""
-ROW: Final = 512
-"""How long they are at least."""
-OTHERS: Final = ("int32", "int64", "uint64")
+OTHERS: Final = tuple([name for name, dtype in DTYPES.items() if dtype.is_integer])
 """Of what stands beside them: indices, and words that say where in a stream random numbers begin."""
 
 
@@ -107,47 +99,10 @@ def _runs(make: Callable[..., Any], otherwise: Kernel) -> Callable[[tuple[Any, .
     return large
 
 
-def merged(shape: tuple[int, ...], axis: tuple[int, ...] | None, keepdims: bool) -> tuple[Any, Any, Any]:
-    """A reduction of memory that lies in order with the fewest axes, in turn kept and reduced; the result's shape."""
-    reduced = range(len(shape)) if axis is None else axis
-    turns = in_turn(shape, reduced)
-    kinds, lengths = [kind for kind, _ in turns], [length for _, length in turns]
-    if kinds == [True] and math.prod(shape) >= ROWS_FROM:
-        splits = [(rows, lengths[0] // rows) for rows in accumulate(shape[:-1], mul)]
-        found = next((each for each in splits if each[0] >= ROWS and each[1] >= ROW), None)
-        lengths, kinds = (list(found), [True, True]) if found else (lengths, kinds)
-    result = tuple([1 if i in reduced else n for i, n in enumerate(shape) if keepdims or i not in reduced])
-    return tuple(lengths), tuple([i for i, each in enumerate(kinds) if each]), result
-
-
 def reduction(name: str) -> Kernel:
-    """A reduction of arrays that lie in order; ``NotImplemented`` for others.
-
-    One over everything goes by rows first, which threads share, where there are some.
-    """
-
-    def compose(k: Any, x: Any, *, axis: tuple[int, ...], **params: Any) -> Any:
-        reduce = getattr(k, name)
-        if len(axis) == len(x.shape) == 2:
-            x = reduce(x, axis=(1,), keepdims=True)
-        return reduce(x, axis=axis, keepdims=False, **params)
-
-    if not COMPILES:
-        return declines
-    large = _runs(lambda operands, params: _reduction(compose, *operands, **params), declines)
-    return lambda x, **params: large((x,), params)
-
-
-def _reduction(compose: Compose, x: Any, *, axis: tuple[int, ...] | None, keepdims: bool, **params: Any) -> Any:
-    """What reduces arrays that lie as `x` does, which may be of another shape for it."""
-    if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
-        return None
-    shape, axes, result = merged(x.shape, axis, keepdims)
-    if not axes or (len(axes) == len(shape) == 2 and params):
-        return None
-    run = specialised(compose, (x.reshape(shape),), {"axis": axes, **params})
-    natural = tuple([n for i, n in enumerate(shape) if i not in axes])
-    return run if run is None or result == natural else lambda x, **_: run(x).reshape(result)
+    """A reduction of large arrays that lie in order; ``NotImplemented`` for others."""
+    reduce = compiled(operation(name), declines)
+    return lambda x, **params: reduce(x, **params) if x.flags.c_contiguous else NotImplemented
 
 
 def layer_norm_gradients() -> Kernel:
@@ -158,11 +113,8 @@ def layer_norm_gradients() -> Kernel:
 
     def by_rows(k: Any, g: Any, x: Any, weight: Any, *, axis: tuple[int, ...], eps: float) -> Any:
         mean = k.mean(x, axis=axis, keepdims=True)
-        centred, g = k.subtract(x, mean), k.multiply(g, weight)
-        scale = _per_root_mean_square(k, centred, axis, eps)
-        slope = k.multiply(k.mean(k.multiply(g, centred), axis=axis, keepdims=True), k.multiply(scale, scale))
-        free = k.subtract(k.subtract(g, k.mean(g, axis=axis, keepdims=True)), k.multiply(centred, slope))
-        return k.multiply(free, scale), mean, scale
+        scale = k.divide(1, k.sqrt(k.add(k.mean(k.square(k.subtract(x, mean)), axis=axis, keepdims=True), eps)))
+        return k.standardize_gradient(g, x, weight, axis=axis, eps=eps), mean, scale
 
     def by_columns(k: Any, g: Any, x: Any, mean: Any, scale: Any, *, axis: tuple[int, ...]) -> Any:
         others = tuple(range(len(x.shape) - len(axis)))
@@ -181,28 +133,22 @@ def layer_norm_gradients() -> Kernel:
                     return by_x, *sums
         return NotImplemented
 
-    return kernel if COMPILES else declines
+    return kernel
 
 
-def _per_root_mean_square(k: Any, x: Any, axis: tuple[int, ...], eps: float) -> Any:
-    return k.divide(1, k.sqrt(k.add(k.mean(k.square(x), axis=axis, keepdims=True), eps)))
-
-
-ALWAYS: Final = (
-    "times_normal", "gelu_gradient", "layer_norm", "layer_norm_gradients", "batch_norm", "batch_norm_gradients",
-)  # fmt: skip
-"""Those that NumPy takes many passes for."""
 GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
 """Those with a program of their own."""
 
 
 def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
-    """Those that records say are nests, some by compositions of one's own; `others` have what is too small for one."""
-    return {
-        name: compiled(compositions.get(name) or operation(name), others.get(name, declines), always=name in ALWAYS)
-        for name in compositions_of_nests()
-        if name in others or COMPILES
-    } | {name: kernel() for name, kernel in GRADIENTS.items()}
+    """Those that records say are nests, some by compositions of one's own. Of `others` small arrays have one, too."""
+    if not COMPILES:
+        return {}
+    nests = {name: compositions.get(name) or operation(name) for name in compositions_of_nests()}
+    small = {name: compiled(compose, others[name]) for name, compose in nests.items() if name in others}
+    alone = {name: compiled(compose, declines, always=True) for name, compose in nests.items() if name not in others}
+    alone |= {name: kernel() for name, kernel in GRADIENTS.items()}
+    return small | {name: rounding_once(kernel) for name, kernel in alone.items()}
 
 
 # ── from a call to a run of nests ────────────────────────────────────────────────────────────────────────────

@@ -70,13 +70,7 @@ def available() -> bool:
     probe = np.zeros((3, 5), "float32")[:, ::2]
     facts = probe.__array_interface__["data"][0], id(np.ndarray), id(probe.dtype)
     found = tuple(ctypes.c_void_p.from_address(id(probe) + at).value for at in (DATA, TYPE, DTYPE))
-    if found != facts or ctypes.c_int.from_address(id(probe) + NDIM).value != 2:
-        return False
-    pairs = ctypes.c_int64 * 2
-    there = [
-        tuple(pairs.from_address(ctypes.c_void_p.from_address(id(probe) + at).value or 0)) for at in (SHAPE, STRIDES)
-    ]
-    return there == [probe.shape, probe.strides] and all(hasattr(ctypes.pythonapi, name) for name in _PYTHON)
+    return found == facts and ctypes.c_int.from_address(id(probe) + NDIM).value == 2
 
 
 def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]], layouts: Sequence[Layout]) -> Any:
@@ -94,20 +88,18 @@ def function(library: Any, name: str, inputs: Sequence[tuple[type, Any]], layout
     def call(*arguments: Any) -> Any:
         if any(not _is(x, *each) for x, each in zip(arguments, expected, strict=False)):
             return True
-        numbers = [ctypes.c_double(x) if x.__class__ is float else x for x in arguments]  # which live during the call
-        pointers = np.array([*map(_address, numbers)], "uint64")
-        code(start, _address(pointers), len(numbers))
+        pointers = np.array([*map(_address, arguments)], "uint64")
+        code(start, _address(pointers), len(arguments))
         return None
 
     call.held = held  # type: ignore[attr-defined]  # the code lives as long as who calls it
     return call
 
 
-def _is(x: Any, kind: type, dtype: Any, layout: Layout) -> bool:
+def _is(x: Any, kind: Any, dtype: Any, layout: Layout) -> bool:
     """Whether an argument is what code was made for."""
-    same = x.__class__ is kind
-    if kind is float or not same:
-        return same
+    if x.__class__ is not kind:
+        return False
     steps = [s for s, n in zip(x.strides, x.shape, strict=True) if n != 1]
     wanted = [s * x.itemsize for s, n in zip(layout.strides, layout.shape, strict=True) if n != 1]
     return bool(x.dtype == dtype) and x.shape == layout.shape and (0 in x.shape or steps == wanted)
@@ -253,13 +245,27 @@ def words(given: Sequence[Any]) -> list[int]:
     return [x if x.__class__ is int else look(x) for x in given]
 
 
-class Entry(Lines):
-    """The IR of ``@name(self, arguments, their number)``, which returns None, or True where inputs differ."""
+class SegmentEntry(Lines):
+    """The IR of ``@name(self, arguments, their number)``, which returns None, or True where inputs differ.
 
-    def __init__(self, name: str) -> None:
+    Arguments are the inputs that it is to look at, the values that it is given, its results, and the arena, if any.
+    """
+
+    def __init__(self, name: str, segment: Segment, looked_at: Sequence[Layout], itemsizes: Sequence[int]) -> None:
         super().__init__()
         self.name = name
         self.addresses = "%self" if "calls" in PLAIN else self.load("ptr", "%self", DATA)
+        for i, layout in enumerate(looked_at):
+            self.look(i, layout, itemsizes[i])
+        self.segment, start = segment, len(looked_at)
+        self.pointers = {n: self.elements(i) for i, n in enumerate((*segment.inputs, *segment.outputs), start)}
+        if segment.places:
+            if segment.size > STACK:
+                count = start + len(self.pointers)
+                arena = self.elements(count)
+            else:
+                arena = self.emit(f"alloca [{max(segment.size, 1)} x i8], align 64")
+            self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
     def moved(self, pointer: str, offset: int) -> str:
         """An address so many bytes further."""
@@ -287,23 +293,10 @@ class Entry(Lines):
             if length != 1 and 0 not in layout.shape:
                 self.expect("i64", self.load("i64", strides, 8 * axis), str(stride * itemsize))
 
-    def array(self, i: int, layout: Layout, itemsize: int) -> str:
-        """Where the elements of an array are, that lies so."""
-        self.look(i, layout, itemsize)
-        return self.elements(i)
-
     def elements(self, i: int) -> str:
         """Where those of an array are, however it lies."""
         x = self.load("ptr", "%arguments", 8 * i)
         return x if "calls" in PLAIN else self.load("ptr", x, DATA)
-
-    def number(self, i: int) -> str:
-        """A float of Python's."""
-        x = self.load("ptr", "%arguments", 8 * i)
-        if "calls" in PLAIN:
-            return self.load("double", x, 0)
-        self.expect("ptr", self.load("ptr", x, TYPE), self.known(_INPUTS + 2 * i))
-        return self.load("double", x, DATA)
 
     def expect(self, type: str, x: str, y: str) -> None:
         """Go elsewhere unless two values are equal."""
@@ -318,34 +311,6 @@ class Entry(Lines):
         found = self.known(i)
         self.do(f"call void {self.known(0)}(ptr {found})")
         return f"ptr {found}"
-
-    def whole(self) -> str:
-        """The text, with what comes at the end."""
-        self.do(f"ret {self.answer(1)}")
-        self.label("differs")
-        head = f"define ptr @{self.name}(ptr %self, ptr %arguments, i64 %number) nounwind"
-        return self.defined(head, self.answer(2))
-
-
-class SegmentEntry(Entry):
-    """That of a segment.
-
-    Arguments are the inputs that it is to look at, the values that it is given, its results, and the arena, if any.
-    """
-
-    def __init__(self, name: str, segment: Segment, looked_at: Sequence[Layout], itemsizes: Sequence[int]) -> None:
-        super().__init__(name)
-        for i, layout in enumerate(looked_at):
-            self.look(i, layout, itemsizes[i])
-        self.segment, start = segment, len(looked_at)
-        self.pointers = {n: self.elements(i) for i, n in enumerate((*segment.inputs, *segment.outputs), start)}
-        if segment.places:
-            if segment.size > STACK:
-                count = start + len(self.pointers)
-                arena = self.elements(count)
-            else:
-                arena = self.emit(f"alloca [{max(segment.size, 1)} x i8], align 64")
-            self.pointers |= {n: self.moved(arena, place) for n, place in segment.places.items()}
 
     def text(self, names: dict[int, str], work: int) -> str:
         """The whole; `names` has, by the identity of a nest or a stack of products, that of its function."""
@@ -362,7 +327,10 @@ class SegmentEntry(Entry):
                 self.do(f"call void @{names[id(step)]}(i64 0, i64 {count(step)}{given})")
         if thread:
             self.do(f"call void {self.known(4)}(ptr {thread})")
-        return self.whole()
+        self.do(f"ret {self.answer(1)}")
+        self.label("differs")
+        head = f"define ptr @{self.name}(ptr %self, ptr %arguments, i64 %number) nounwind"
+        return self.defined(head, self.answer(2))
 
     def product(self, step: Product) -> None:
         """Calls of BLAS."""

@@ -34,8 +34,9 @@ from micrograd_core.compiler.nests import (
 from micrograd_core.compiler.program import Ref, operation
 from micrograd_core.dtypes import DType, float64, int64
 from micrograd_core.layout import contiguous_strides
-from micrograd_cpu import philox
-from micrograd_cpu.mathematics import definition, number
+from micrograd_core.ops.standard.random import MULTIPLIERS, WEYL
+from micrograd_cpu.mathematics import definitions, number
+from micrograd_cpu.objects import source
 from micrograd_cpu.scalars import MEMORY, TYPES, Scalars, accumulator, combine, constant, start
 
 TILE: Final = 64
@@ -52,6 +53,7 @@ DRAWN: Final = 512
 """Random numbers that are drawn at once, where nothing is reduced."""
 DRAWN_OF_ROW: Final = 8192
 """The most that are drawn for a row before its loops."""
+PHILOX: Final = {f"{name}{i}": pair[i] for name, pair in (("multiplier", MULTIPLIERS), ("weyl", WEYL)) for i in (0, 1)}
 SHORT: Final = 64
 """Floats that are added before their sum is added to the others, where a vector holds sums of different rows."""
 Sizes = dict[Length, int]
@@ -85,11 +87,8 @@ def module(nests: Sequence[Nest], sizes: Sizes | None = None, first: int = 0) ->
             declared |= printer.declared
             functions |= printer.functions
     if any(isinstance(line, Draw) for nest in nests for part in nest.parts for line in part.lines):
-        texts.append(philox.text())
-    for op, type in sorted(functions):
-        text, needs = definition(op, type)
-        texts.append(text)
-        declared |= needs
+        texts.append(source("philox", **PHILOX))
+    texts += definitions(functions, declared)
     return "\n\n".join([*texts, "\n".join(sorted(declared))]) + "\n"
 
 

@@ -82,16 +82,11 @@ LN2: Final = {  # in two parts; the first has few digits, so that a multiple of 
     "float": (0.693145751953125, 1.4286068203094173e-06),
     "double": (0.6931471803691238165, 1.9082149292705877e-10),
 }
-BASES: Final = {  # 1 / log(base) and log(2) / log(base), each in two parts; of the latter's first a multiple is exact
-    "log2": {
-        "float": (1.4426950216293335, 1.9259629911266175e-08, 1.0, 0.0),
-        "double": (1.4426950408889634, 2.0355273740931033e-17, 1.0, 0.0),
-    },
-    "log10": {
-        "float": (0.4342944920063019, -1.0103050052231683e-08, 0.301025390625, 4.605038981195214e-06),
-        "double": (0.4342944819032518, 1.098319650216765e-17, 0.30102999566395283, 2.8363394551044964e-14),
-    },
+BASES: Final = {
+    "log2": (1.4426950408889634, 2.0355273740931033e-17),
+    "log10": (0.4342944819032518, 1.098319650216765e-17),
 }
+"""1 / log(base) in two parts."""
 ATANH: Final = tuple(2 / n for n in range(5, 29, 2))
 """Of powers of ``s**2`` in ``(2 atanh(s) / s - 2) / s**2 - 2/3``: all that float64 notices for ``s <= 0.1716``."""
 ERF: Final = {  # erf(x) / x - 1 in x**2, for |x| <= 1; off by 2**-29, 2**-68
@@ -148,7 +143,6 @@ FURTHEST: Final = {
 """Beyond these arguments, and of divisions these quotients, functions are the C library's."""
 DIVISIONS: Final = ("floor_divide", "remainder")
 BINARY: Final = ("pow", "times_normal", *DIVISIONS)
-NAN: Final = math.nan
 
 
 def number(value: float, type: str) -> str:
@@ -345,7 +339,7 @@ def _defined(c: Code, x: str, pole: float, result: str) -> str:
     """Minus infinity at the pole, NaN below; infinity and NaN are what they were."""
     result = c.where(c.compare("olt", x, math.inf), result, x)
     result = c.where(c.compare("oeq", x, pole), -math.inf, result)
-    return c.where(c.compare("olt", x, pole), NAN, result)
+    return c.where(c.compare("olt", x, pole), math.nan, result)
 
 
 def _any_parts(c: Code, x: str) -> tuple[str, str]:
@@ -359,34 +353,6 @@ def _any_parts(c: Code, x: str) -> tuple[str, str]:
 def _log(c: Code, x: str) -> str:
     e, m = _any_parts(c, x)
     return _defined(c, x, 0.0, _together(c, e, c.sub(m, 1.0), 0.0))
-
-
-def _log_to(base: str) -> Callable[[Code, str], str]:
-    """``e log(2) / log(base) + log(m) / log(base)``, where products and sums keep what they round off.
-
-    So powers of the base give integers.
-    """
-
-    def function(c: Code, x: str) -> str:
-        part, part_lost, step, step_lost = BASES[base][c.format.name]
-        e, m = _any_parts(c, x)
-        f = c.sub(m, 1.0)
-        s = c.div(f, c.add(f, 2.0))
-        z = c.mul(s, s)
-        square = c.mul(f, f)
-        half = c.mul(square, 0.5)
-        square_lost = c.mul(c.fma(f, f, c.neg(square)), 0.5)
-        high = c.sub(f, half)
-        rest = c.mul(s, c.fma(z, c.polynomial(z, LOG[c.format.name]), half))
-        low = c.add(c.sub(c.sub(c.sub(f, high), half), square_lost), rest)
-        found = c.mul(high, part)
-        lost = c.fma(high, part, c.neg(found))
-        lost = c.fma(high, part_lost, c.fma(low, part, c.fma(e, step_lost, lost)))
-        whole = c.mul(e, step)
-        total = c.add(whole, found)
-        return _defined(c, x, 0.0, c.add(total, c.add(c.add(c.sub(whole, total), found), lost)))
-
-    return function
 
 
 def _log1p(c: Code, x: str) -> str:
@@ -501,7 +467,7 @@ def _times_normal(c: Code, x: str, y: str) -> str:
     right = c.compare("ogt", y, 0.0)
     p = c.where(nothing, c.mul(x, 0.0), _scaled(c, part, n))
     found = c.call("copysign", c.where(right, c.sub(x, p), p), x)
-    limit = c.where(c.compare("ogt", y, -math.inf), x, NAN)
+    limit = c.where(c.compare("ogt", y, -math.inf), x, math.nan)
     return c.where(c.compare("oeq", c.abs(x), math.inf), limit, found)
 
 
@@ -520,7 +486,7 @@ def _sum_in_parts(c: Code, x: str, y: str) -> tuple[str, str]:
     return total, c.add(c.sub(x, total), y)
 
 
-def _times(c: Code, x: tuple[str, str], y: tuple[str, str]) -> tuple[str, str]:
+def _times(c: Code, x: tuple[str, str], y: tuple[Any, Any]) -> tuple[str, str]:
     """A product of numbers in two parts."""
     high, low = _both_parts(c, x[0], y[0])
     return _sum_in_parts(c, high, c.fma(x[0], y[1], c.fma(x[1], y[0], low)))
@@ -545,6 +511,11 @@ def _log_in_parts(c: Code, x: str) -> tuple[str, str]:
     return _sum_in_parts(c, result, c.add(more, c.fma(e, LN2["double"][1], lost)))
 
 
+def _log_to(base: str) -> Callable[[Code, str], str]:
+    """Of a float64; powers of the base give integers."""
+    return lambda c, x: _defined(c, x, 0.0, _times(c, _log_in_parts(c, x), BASES[base])[0])
+
+
 def _pow(c: Code, x: str, y: str, exact: bool = True) -> str:
     """``exp(y log|x|)`` with the sign that an odd `y` leaves.
 
@@ -566,7 +537,7 @@ def _pow(c: Code, x: str, y: str, exact: bool = True) -> str:
     result = c.where(c.both(odd, negative), c.neg(result), result)
     finite_below_0 = c.both(c.compare("olt", x, 0.0), c.compare("ogt", x, -math.inf))
     broken = c.both(finite_below_0, c.emit(f"xor i1 {whole}, true"))
-    result = c.where(c.both(broken, c.compare("ord", y, y)), NAN, result)
+    result = c.where(c.both(broken, c.compare("ord", y, y)), math.nan, result)
     unit = c.both(c.compare("oeq", size, 1.0), c.compare("oeq", c.abs(y), math.inf))
     result = c.where(unit, 1.0, result)
     result = c.where(c.compare("oeq", x, 1.0), 1.0, result)
@@ -617,6 +588,11 @@ FUNCTIONS: Final[dict[str, Callable[..., str]]] = {
     "erf": _erf, "erfc": _erfc, "times_normal": _times_normal, "pow": _pow, "log2": _log_to("log2"),
     "log10": _log_to("log10"), "floor_divide": _floor_divide, "remainder": _remainder,
 }  # fmt: skip
+IN_FLOAT64: Final[dict[str, Callable[..., str]]] = {
+    "pow": lambda c, x, y: _pow(c, x, y, exact=False),
+    **{name: lambda c, x, base=base: c.mul(_log(c, x), base) for name, (base, _) in BASES.items()},
+}
+"""Functions of float32 that float64 computes, which has enough digits."""
 QUIET: Final = "nounwind willreturn memory(none)"
 
 
@@ -637,6 +613,13 @@ def _branched(c: Code, far: str, near: str, other: str) -> str:
     return "%found"
 
 
+def definitions(functions: set[tuple[str, str]], declared: set[str]) -> list[str]:
+    """Functions of a module by name and type, in order; `declared` gets what they need."""
+    found = [definition(*each) for each in sorted(functions)]
+    declared.update(*(needs for _, needs in found))
+    return [text for text, _ in found]
+
+
 def definition(name: str, type: str) -> tuple[str, set[str]]:
     """A function of the module, ``@micrograd.exp.f32``, and what it needs to be declared.
 
@@ -646,17 +629,17 @@ def definition(name: str, type: str) -> tuple[str, set[str]]:
     arguments = ["%x", "%y"] if op in BINARY else ["%x"]
     given = ", ".join(f"{type} {x}" for x in arguments)
     c, made = Code(FORMATS[type]), type
-    if which == "far":
+    if op in IN_FLOAT64 and type == "float":
+        c = Code(FORMATS["double"])
+        wide = [c.emit(f"fpext float {x} to double") for x in arguments]
+        result = c.emit(f"fptrunc double {IN_FLOAT64[op](c, *wide)} to float")
+    elif which == "far":
         result, made = _far(c, op, *arguments), "i1"
     elif op in DIVISIONS:
         rest = _rest(c, *arguments)
         if not which:
             rest = _branched(c, _far(c, op, *arguments), rest, f"frem {type} %x, %y")
         result = FUNCTIONS[op](c, *arguments, rest)
-    elif op == "pow" and type == "float":
-        c = Code(FORMATS["double"])
-        x, y = [c.emit(f"fpext float {x} to double") for x in arguments]
-        result = c.emit(f"fptrunc double {_pow(c, x, y, exact=False)} to float")
     else:
         result = FUNCTIONS[op](c, *arguments)
         if op in FURTHEST and not which:

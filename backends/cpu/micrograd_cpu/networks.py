@@ -10,11 +10,8 @@ import numpy as np
 
 from micrograd_core.dtypes import float32, int32
 from micrograd_core.errors import IndexingError
-from micrograd_core.ops.network.activations import FAR
 from micrograd_core.ops.standard.random import place_of
 from micrograd_cpu.eager import compiled, declines
-
-_sum: Any = np.add.reduce
 
 
 def named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
@@ -23,32 +20,6 @@ def named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 
 
 # ── activations ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def sigmoid(x: Any) -> Any:
-    """``1 / (1 + exp(-x))``; where that exponential overflows, ``exp(x)``, which may be subnormal."""
-    e = np.negative(x, out=...)
-    with np.errstate(over="ignore"):
-        np.exp(e, out=e)
-    e += 1
-    return np.maximum(np.reciprocal(e, out=e), np.exp(np.minimum(x, -80)), out=e)
-
-
-def silu(x: Any) -> Any:
-    """``x / (1 + exp(-x))``, which on the left becomes ``x exp(x)``: of that the digits are kept.
-
-    There the exponential overflows, which NumPy notes for nothing.
-    """
-    e = np.negative(x, out=...)
-    try:
-        with np.errstate(over="raise"):
-            np.exp(e, out=e)
-    except FloatingPointError:
-        near, far = np.maximum(x, FAR), np.minimum(x, FAR)
-        tail = far * np.exp(far + 8) * math.exp(-8)  # the sum is exact, and its exponential not subnormal
-        return np.where(x < FAR, tail, near / (1 + np.exp(-near)))
-    e += 1
-    return np.divide(x, e, out=e)
 
 
 # exp(z**2) erfc(z) / t in t = 1 / (1 + 0.4 z), by falling powers: our own minimax fit, relative error below 1.3e-7, so
@@ -79,24 +50,7 @@ def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
     return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
 
 
-# ── softmax ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def softmax(x: Any, *, axis: int) -> Any:
-    """Exponentials and quotient in the memory of the difference."""
-    if not x.size:
-        return x.copy()
-    e = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
-    np.exp(e, out=e)
-    return np.divide(e, _sum(e, axis=axis, keepdims=True), out=e)
-
-
-def log_softmax(x: Any, *, axis: int) -> Any:
-    """The result in the memory of the difference."""
-    if not x.size:
-        return x.copy()
-    shifted = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=...)
-    return np.subtract(shifted, np.log(_sum(np.exp(shifted), axis=axis, keepdims=True)), out=shifted)
+# ── dropout ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _dropout_composed(k: Any, x: Any, place: Any, *, p: float) -> Any:
@@ -131,62 +85,32 @@ def embedding(indices: Any, weight: Any) -> Any:
 
 
 def embedding_gradient(g: Any, indices: Any, *, num_embeddings: int) -> Any:
-    """Sorted by index, the rows of each lie together, and are summed as a run."""
+    """Rows are added up."""
     _check_rows("embedding_gradient", indices, num_embeddings)
     out = np.zeros((num_embeddings, g.shape[-1]), g.dtype)
-    if indices.size:
-        flat = np.ravel(indices)
-        order = np.argsort(flat, kind="stable")
-        ordered = flat[order]
-        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        out[ordered[starts]] = np.add.reduceat(g.reshape(-1, g.shape[-1])[order], starts, axis=0)
+    at = indices.reshape(-1, 1) * g.shape[-1] + np.arange(g.shape[-1])
+    np.add.at(out.reshape(-1), at.ravel(), g.ravel())
     return out
 
 
 # ── classes ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
-
-
-def _class_axis(x: Any) -> int:
-    return 1 if x.ndim > 1 else 0
 
 
 def _all_count(op: str, targets: Any, count: int, ignore_index: int) -> bool:
     """Whether all indices name a class, and none is `ignore_index`. One that does neither is refused."""
     if not targets.size:
         return True
-    unsigned = targets.view(_UNSIGNED[targets.itemsize])  # of which a negative index is a great one
-    if not 0 <= ignore_index < count and unsigned.item(unsigned.argmax()) < count:  # in a third of the time of max()
+    low, high = targets.min(), targets.max()
+    if low >= 0 and high < count and not low <= ignore_index <= high:
         return True
     counts = targets != ignore_index
     known = targets[counts]
     if known.size and not 0 <= known.min() <= known.max() < count:
         raise IndexingError(
             f"{op}: targets must be class indices from 0 to {count - 1}, or ignore_index ({ignore_index}); "
-            f"they range from {targets.min()} to {targets.max()}"
+            f"they range from {low} to {high}"
         )
     return bool(counts.all())
-
-
-def _at_targets(x: Any, targets: Any, axis: int) -> tuple[Any, ...]:
-    """The key of each position's target class."""
-    positions = (np.arange(targets.size),) if targets.ndim == 1 else np.ix_(*map(np.arange, targets.shape))
-    return (*positions[:axis], targets, *positions[axis:])
-
-
-def _reduced(losses: Any, reduction: str) -> Any:
-    if reduction == "none":
-        return losses
-    return np.divide(_sum(losses, axis=None), losses.size if reduction == "mean" else 1, dtype=losses.dtype)
-
-
-def _exponentials(x: Any, axis: int) -> tuple[Any, Any, Any]:
-    """``exp(x - max)``, its sum, and the maximum."""
-    top = np.maximum.reduce(x, axis=axis, keepdims=True)
-    e = np.subtract(x, top, out=...)
-    np.exp(e, out=e)
-    return e, _sum(e, axis=axis, keepdims=True), top
 
 
 def _aimed_at(k: Any, x: Any, targets: Any, axis: int) -> Any:
@@ -206,13 +130,6 @@ def _losses_composed(k: Any, x: Any, targets: Any, *, axis: int, reduction: str)
     return k.divide(total, math.prod(targets.shape)) if reduction == "mean" else total
 
 
-def _losses(x: Any, targets: Any, *, axis: int, reduction: str) -> Any:
-    """The cross-entropy of classes that all count the same."""
-    _, sums, top = _exponentials(x, axis)
-    losses = np.squeeze(np.log(sums), axis) - (x[_at_targets(x, targets, axis)] - np.squeeze(top, axis))
-    return _reduced(losses, reduction)
-
-
 def _errors_composed(k: Any, x: Any, g: Any, targets: Any, *, axis: int, reduction: str) -> Any:
     share = k.divide(g, math.prod(targets.shape)) if reduction == "mean" else g
     share = k.expand_dims(share, axis=(axis,)) if reduction == "none" else share
@@ -220,17 +137,8 @@ def _errors_composed(k: Any, x: Any, g: Any, targets: Any, *, axis: int, reducti
     return k.subtract(k.multiply(k.softmax(x, axis=axis), share), own)
 
 
-def _errors(x: Any, g: Any, targets: Any, *, axis: int, reduction: str) -> Any:
-    """Its gradient: the probabilities, less 1 at the targets, times what each position's cotangent is."""
-    share = np.divide(g, targets.size, dtype=x.dtype) if reduction == "mean" else g
-    p, sums, _ = _exponentials(x, axis)
-    np.multiply(p, np.divide(np.expand_dims(share, axis) if reduction == "none" else share, sums), out=p)
-    p[_at_targets(x, targets, axis)] -= share
-    return p
-
-
-losses_of = compiled(_losses_composed, _losses)
-errors_of = compiled(_errors_composed, _errors)
+losses_of = compiled(_losses_composed, declines, always=True)
+errors_of = compiled(_errors_composed, declines, always=True)
 
 
 def _is_usual(op: str, x: Any, targets: Any, weight: Any, ignore_index: int, label_smoothing: float) -> bool:
@@ -243,7 +151,7 @@ def _is_usual(op: str, x: Any, targets: Any, weight: Any, ignore_index: int, lab
     """
     if targets.dtype.kind not in "iu" or not x.size:
         return False
-    alike = _all_count(op, targets, x.shape[_class_axis(x)], ignore_index)
+    alike = _all_count(op, targets, x.shape[int(x.ndim > 1)], ignore_index)
     return alike and not label_smoothing and weight.__class__ is float and weight == 1
 
 
@@ -253,7 +161,7 @@ def cross_entropy(
     """Without the log-softmax of classes that are nobody's target, where that is possible."""
     if not _is_usual("cross_entropy", x, targets, weight, ignore_index, label_smoothing):
         return NotImplemented
-    return losses_of(x, targets, axis=_class_axis(x), reduction=reduction)
+    return losses_of(x, targets, axis=int(x.ndim > 1), reduction=reduction)
 
 
 def nll_loss(x: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
@@ -265,16 +173,15 @@ def nll_loss(x: Any, targets: Any, weight: Any, *, ignore_index: int, reduction:
 def cross_entropy_gradient(
     g: Any, x: Any, targets: Any, weight: Any, *, ignore_index: int, label_smoothing: float, reduction: str
 ) -> Any:
-    """The probabilities, less 1 at the targets: in the memory of the probabilities."""
+    """The probabilities, less 1 at the targets."""
     if not _is_usual("cross_entropy", x, targets, weight, ignore_index, label_smoothing):
         return NotImplemented
-    return errors_of(x, g, targets, axis=_class_axis(x), reduction=reduction)
+    return errors_of(x, g, targets, axis=int(x.ndim > 1), reduction=reduction)
 
 
 COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradient_composed}
 """A shorter composition than that of the op table, with the digits that float32 has."""
 
 NETWORKS: Final = named(
-    cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient,
-    log_softmax, nll_loss, sigmoid, silu, softmax,
+    cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient, nll_loss,
 )  # fmt: skip

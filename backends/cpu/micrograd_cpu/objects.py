@@ -37,19 +37,18 @@ def _versions() -> tuple[Any, ...]:
     return __version__, np.__version__, (folder / "_version.py").read_text(encoding="utf-8"), str(folder), libraries
 
 
-def library(ir: str | Sequence[str], names: list[str], quickly: bool = False) -> Any:
+def library(ir: str | Sequence[str], names: list[str]) -> Any:
     """The addresses of functions by name, for as long as it lives: of modules that may call those before them.
 
-    Compiled `quickly`, they take a hundredth of the time, and run half as fast. A KeyboardInterrupt is raised between
-    two modules; those that are compiled by then are on the disk.
+    A KeyboardInterrupt is raised between two modules; those that are compiled by then are on the disk.
     """
     codes = list[bytes]()
     for text in [ir] if isinstance(ir, str) else ir:
         with COMPILING:
-            key = _key(text, quickly)
+            key = _key(text)
             code = read(key)
             if code is None:
-                code = compiled(text, quickly)
+                code = compiled(text)
                 write(key, code)
         codes.append(code)
     with COMPILING:
@@ -71,12 +70,12 @@ def source(name: str, /, **values: Any) -> str:
     return Template((Path(__file__).parent / "sources" / f"{name}.ll").read_text(encoding="utf-8")).substitute(values)
 
 
-def compiled(ir: str, quickly: bool = False) -> bytes:
+def compiled(ir: str) -> bytes:
     """Object code for a module."""
     from micrograd_cpu.assembler import compiled
 
-    return compiled(ir, quickly)
+    return compiled(ir)
 
 
-def _key(ir: str, quickly: bool = False) -> str:
-    return repr((_versions(), processor(), target(), sys.platform, quickly, ir))
+def _key(ir: str) -> str:
+    return repr((_versions(), processor(), target(), sys.platform, ir))

@@ -37,20 +37,13 @@ def integers(*, shape: Shape, dtype: Any, key: int, block: int, low: int, high: 
 
 
 def _upper_half(words: Any, span: int) -> Any:
-    """``words * span >> 64``, by halves, in the memory of `words` and of one copy where the span is below 2**32."""
-    low, high, half = np.uint64(span & 0xFFFFFFFF), np.uint64(span >> 32), np.uint64(32)
-    lower = words & np.uint64(0xFFFFFFFF)
-    words >>= half
-    carry, upper = (lower * high, words * high) if high else (0, 0)
-    lower *= low
-    lower >>= half
-    words *= low
-    words += lower
-    if not high:
-        words >>= half
-        return words
-    carry += words & np.uint64(0xFFFFFFFF)
-    return upper + (words >> half) + (carry >> half)
+    """``words * span >> 64``, by halves."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    upper, lower = words >> half, words & mask
+    high, low = np.uint64(span >> 32), np.uint64(span) & mask
+    middle = upper * low + (lower * low >> half)
+    carry = lower * high + (middle & mask)
+    return upper * high + (middle >> half) + (carry >> half)
 
 
 def permutation(*, shape: Shape, dtype: Any, key: int, block: int) -> Any:

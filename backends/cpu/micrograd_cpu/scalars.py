@@ -55,7 +55,7 @@ _TABLE: Final[dict[str, tuple[str, str, str, str]]] = {
     "where": ("select", "select", "select", "select"),
     "astype": ("convert", "convert", "convert", "convert"),
     **dict.fromkeys(FUNCTIONS, ("function", "", "", "")),
-    **{op: ("function", op, op, "") for op in ("pow", "floor_divide", "remainder")},
+    **{op: ("function", op, op, "") for op in ("floor_divide", "remainder")},
 }
 HALVES: Final = (float16, bfloat16)
 
@@ -74,9 +74,6 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
     if name not in _TABLE or not arrays or any(x.dtype.is_complex for x in arrays):
         return False
     dtype = arrays[-1].dtype  # of `where` the first may be the condition
-    if name == "pow" and dtype.is_integer:  # of a negative exponent the kernel says that there is no such power
-        known = None if hasattr(operands[1], "shape") else int(operands[1])
-        return dtype.kind == "unsigned integer" if known is None else 0 <= known <= 2**63
     if name == "astype" and dtype is float64:
         return True
     return bool(_TABLE[name][kind(dtype)])
@@ -287,22 +284,9 @@ def _divided(s: Scalars, dtype: DType, x: str, y: str) -> tuple[str, str]:
     return quotient, rest
 
 
-def _power(s: Scalars, dtype: DType, x: str, y: str) -> str:
-    """By squaring; products wrap around. The exponent is not negative."""
-    type, total = TYPES[dtype.name], "1"
-    bits = dtype.bits if y.startswith("%") else max(int(y) % (1 << dtype.bits), 1).bit_length()
-    for bit in range(bits):
-        with_x = s.emit(f"mul {type} {total}, {x}")
-        odd = s.emit(f"trunc {type} {s.emit(f'lshr {type} {y}, {bit}')} to i1")
-        total = s.emit(f"select i1 {odd}, {type} {with_x}, {type} {total}")
-        x = s.emit(f"mul {type} {x}, {x}")
-    return total
-
-
 OF_INTEGERS: Final[dict[str, Any]] = {
     "floor_divide": lambda s, dtype, x, y: _divided(s, dtype, x, y)[0],
     "remainder": lambda s, dtype, x, y: _divided(s, dtype, x, y)[1],
-    "pow": _power,
 }
 """Those of two integers."""
 

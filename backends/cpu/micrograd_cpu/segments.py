@@ -276,6 +276,3 @@ def routine(sizes: tuple[int, int, int]) -> str:
 def empty(step: Run | Product) -> bool:
     """Whether a step has nothing to do."""
     return not count(step) or all(math.prod(x.shape) == 0 for x in step.types)
-
-
-__all__ = ["Product", "Segment", "count", "empty", "makes", "reads", "segments"]
