@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks import report
 from micrograd_core import Value, jit
+from micrograd_core.scalar import max
 
 VOCABULARY, WIDTH, HEADS, LENGTH = 27, 16, 4, 16
 HEAD = WIDTH // HEADS

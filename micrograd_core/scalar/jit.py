@@ -11,12 +11,9 @@ programs that carry their cotangents back; each is compiled when a sweep first n
 
 from __future__ import annotations
 
-import builtins
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import copy_context
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from itertools import count, islice
 from math import prod
 from numbers import Number
@@ -37,7 +34,6 @@ from micrograd_core.scalar.sweep import Block, underway
 from micrograd_core.scalar.value import OPERATIONS, REFLECTED, Value, leaf, node
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import tracing
-from micrograd_core.support.locks import lock
 from micrograd_core.transforms.codegen import Static, Text, refuse_others, tuple_text
 
 
@@ -65,7 +61,7 @@ class Trace:
         leaves, rebuild = pytrees.flatten((args, kwargs))
         positions = count()
         args, kwargs = rebuild([self._argument(x, positions) for x in leaves])
-        with enable_grad(), _choices():
+        with enable_grad():
             return f(*args, **kwargs)
 
     def _argument(self, x: Any, positions: Iterator[int]) -> Any:
@@ -130,7 +126,8 @@ class Trace:
         """The value is asked for its number."""
         raise TraceError(
             f"jit: {what} of a Value inside a traced function would fix for all calls what was decided at the first "
-            "one; use max(), min(), relu() and arithmetic instead, decide outside, or call the function without jit"
+            "one; use relu() and arithmetic, or max and min of micrograd_core.scalar, decide outside, or call it "
+            "without jit"
         )
 
     def choose(self, name: str, x: Any, y: Any) -> Value:
@@ -197,41 +194,6 @@ class Trace:
         if value._db is not None:
             operands.append(float(value._db) if value._b is None else self.known[value._b])
         return self.k.make(OPERATIONS.get(symbol, symbol), *operands[:: -1 if value._name in REFLECTED else 1])
-
-
-def _chooser(name: str, python: Callable[..., Any]) -> Callable[..., Any]:
-    """`max` or `min` of Python's, for as long as a function is traced: of Values it is a step of the program."""
-
-    def chooser(*given: Any, **options: Any) -> Any:
-        trace = tracing.get()
-        if not isinstance(trace, Trace) or not given:
-            return python(*given, **options)
-        values = [*given[0]] if len(given) == 1 else given
-        if "key" in options or not any(isinstance(x, Value) for x in values):
-            return python(values, **options)
-        return reduce(partial(trace.choose, name), values)
-
-    return chooser
-
-
-PYTHON: Final = {"max": builtins.max, "min": builtins.min}
-CHOOSERS: Final = {name: _chooser(name, python) for name, python in PYTHON.items()}
-_traces, _changing = list[None](), lock()
-
-
-@contextmanager
-def _choices() -> Iterator[None]:
-    """Python's `max` and `min` compare, which would be a decision: they give way while anybody traces."""
-    with _changing:
-        _traces.append(None)
-        vars(builtins).update(CHOOSERS)
-    try:
-        yield
-    finally:
-        with _changing:
-            _traces.pop()
-            if not _traces:
-                vars(builtins).update(PYTHON)
 
 
 def is_leaf(value: Value) -> bool:
@@ -389,22 +351,9 @@ class Result(Block):
         return [(call.inputs[i], found.pop(i, 0.0)) for row in self.cotangents for i in call.reverse.columns[row]]
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Nothing that a trace makes is garbage, through which Python's collector would look again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class Replay:
     """One program of Values, and the state around it."""
 
-    @_uncollected()
     def __init__(self, f: Callable[..., Any], args: Any, kwargs: Any) -> None:
         record, trace, text = bool(grad_mode()), Trace(), Text()
         out = copy_context().run(trace.run, f, args, kwargs)

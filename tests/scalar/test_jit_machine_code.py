@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from micrograd_core import MLP, Value, jit
+from micrograd_core import MLP, Value, jit, scalar
 from micrograd_core.errors import TraceError
 from micrograd_core.scalar import jit as replays
 
@@ -121,8 +121,8 @@ FUNCTIONS: dict[str, Any] = {
     "sqrt": lambda x: x.sqrt(), "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tanh": lambda x: x.tanh(),
     "sigmoid": lambda x: x.sigmoid(), "abs": abs, "square": lambda x: x.square(), "root": lambda x: x**0.5,
     "inverse root": lambda x: (x * x + 1e-5) ** -0.5, "power": lambda x: x**3.25, "whole power": lambda x: x**-5,
-    "of a number": lambda x: 2.5**x, "of itself": lambda x: x**x, "greatest": lambda x: max(x, 0.5, -x),
-    "least": lambda x: min([x, -x * 2]), "number": lambda x: (x - max(x.data, -x.data)).exp(),
+    "of a number": lambda x: 2.5**x, "of itself": lambda x: x**x, "greatest": lambda x: scalar.max(x, 0.5, -x),
+    "least": lambda x: scalar.min([x, -x * 2]), "number": lambda x: (x - scalar.max(x.data, -x.data)).exp(),
 }  # fmt: skip
 
 
@@ -204,12 +204,18 @@ def test_many_values_that_a_function_assigns_to_stay_values(monkeypatch: pytest.
     assert weights[1].grad == 4.0
 
 
-def test_python_has_its_own_max_and_min_again_after_a_trace() -> None:
-    kept = max, min
-    with pytest.raises(TraceError, match=r"use max\(\), min\(\)"):
-        jit(lambda x: x if x > 0 else -x)(Value(1.0))
-    assert (max, min) == kept
-    assert jit(lambda x: x * max(2, 3))(Value(2.0)).data == 6.0
+def test_max_and_min_are_pythons_but_for_values_in_a_trace() -> None:
+    assert scalar.max(Value(1.0), Value(3.0)).data == 3.0
+    assert scalar.min([2, 1, 3]) == 1
+    assert scalar.max([], default=7) == 7
+    assert scalar.max("ab", "c", key=len) == "ab"
+    assert jit(lambda x: x * scalar.max(2, 3))(Value(2.0)).data == 6.0
+    with pytest.raises(ValueError, match="empty"):
+        scalar.max([])
+    with pytest.raises(TraceError, match=r"or max and min of micrograd_core\.scalar"):
+        jit(lambda x: max(x, -x))(Value(1.0))
+    with pytest.raises(TraceError):
+        jit(lambda x: scalar.max(x, -x, key=lambda x: x.data))(Value(1.0))
 
 
 def test_a_result_is_swept_again_after_the_next_call() -> None:
