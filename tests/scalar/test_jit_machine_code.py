@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -202,6 +203,16 @@ def test_many_values_that_a_function_assigns_to_stay_values(monkeypatch: pytest.
     assert [x.data for x in saved] == pytest.approx([others[0].data, others[1].data], rel=1e-12)
     (weights[0] * weights[1]).backward()
     assert weights[1].grad == 4.0
+
+
+def test_threads_call_one_function_at_once() -> None:
+    """Each computes in memory of its own."""
+    f = jit(lambda x: sum([(x * i).sin() * i for i in range(1, 200)], Value(0.0)))
+    wanted = [f(Value(0.1 * n)).data for n in range(8)]
+    assert "define" in f.source
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda n: f(Value(0.1 * (n % 8))).data, range(400)))
+    assert found == wanted * 50
 
 
 def test_max_and_min_are_pythons_but_for_values_in_a_trace() -> None:

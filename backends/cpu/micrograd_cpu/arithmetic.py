@@ -63,10 +63,10 @@ def arithmetic(
     made_at = [each.reshape(shape) for each, shape in zip(parts, shapes, strict=True)]
     floats = [i for i, shape in enumerate(given) if shape is None]
     arrays = [(i, slice(starts[i], starts[i + 1]), shape) for i, shape in enumerate(given) if shape is not None]
-    at_floats, memory = [starts[i] for i in floats], [blank]  # which no call has at the moment
+    at_floats, memory = [starts[i] for i in floats], {"free": (blank,)}  # which no call has
 
     def call(*arguments: Any) -> Any:
-        values = memory.pop() if memory else blank.copy()
+        (values,) = memory.pop("free", None) or (blank.copy(),)  # in one step, whatever other threads do
         values[at_floats] = [arguments[i] for i in floats]
         for i, part, shape in arrays:
             x = arguments[i]
@@ -75,7 +75,7 @@ def arithmetic(
             values[part] = x.ravel()
         run(values.ctypes.data, code.ctypes.data, len(code))
         made = [values[at] for at in made_at]
-        memory.append(values)
+        memory["free"] = (values,)
         made[0] = made[0].tolist()
         return made
 
