@@ -190,9 +190,10 @@ def as_ndarray(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
 
 def number(x: Tensor) -> Any:
     """The one element of a tensor that records, for ``float(x)``."""
+    found = x.item()
     if is_grad_enabled():
         warn_of_number("x.item()")
-    return x.item()
+    return found
 
 
 def without_gradient(x: Tensor) -> None:

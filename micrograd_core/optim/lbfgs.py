@@ -156,7 +156,7 @@ class LBFGS(Optimizer):
             raise TypeError("LBFGS.step takes a closure that computes the loss and its gradients anew, and returns it")
         self._check_places()
         first = closure()
-        loss, gradient, evaluations = float(first), self._gradient(), 1
+        loss, gradient, evaluations = _number(first), self._gradient(), 1
         if _greatest(gradient) <= self.tolerance_grad:
             return first
         kept = self.memory.copy()
@@ -185,7 +185,7 @@ class LBFGS(Optimizer):
                 calls = 0
                 self._put(start, direction, length)
                 if taken_before < self.max_iter - 1:
-                    loss, gradient, calls = float(closure()), self._gradient(), 1
+                    loss, gradient, calls = _number(closure()), self._gradient(), 1
             else:
                 at = partial(self._evaluated, closure, start, direction)
                 now, most = Point(0.0, loss, gradient, slope), self.max_eval - evaluations
@@ -215,7 +215,7 @@ class LBFGS(Optimizer):
         self, closure: Callable[[], Any], start: list[Tensor], direction: Tensor, length: float
     ) -> tuple[float, Tensor]:
         self._put(start, direction, length)
-        return float(closure()), self._gradient()
+        return _number(closure()), self._gradient()
 
     @no_grad()
     def _put(self, start: list[Tensor], direction: Tensor, length: float) -> None:
@@ -278,6 +278,11 @@ class LBFGS(Optimizer):
         kept: dict[str, Any] = {name: float(state[name]) for name in ("length", "loss", "scale")}
         rows = {name: [*vectors[name]] if name in vectors else [] for name in ("steps", "changes")}
         self.memory = {**kept, "count": int(state["count"]), **vectors, **rows}
+
+
+def _number(loss: Any) -> float:
+    """What a closure returned, a tensor or a number."""
+    return float(loss.detach() if isinstance(loss, Tensor) else loss)
 
 
 def _dot(x: Tensor, y: Tensor) -> float:

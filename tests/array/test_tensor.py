@@ -115,7 +115,7 @@ def test_pickle_and_deepcopy_keep_numbers_dtype_device_and_flag(device: Device) 
 
 
 def test_python_numbers_from_one_element() -> None:
-    assert float(Tensor([2.5])) == 2.5
+    assert float(asarray([2.5])) == 2.5
     assert int(Tensor(3)) == 3
     assert bool(Tensor(1.0))
     assert [10, 20, 30][Tensor(1)] == 20

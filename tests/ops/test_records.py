@@ -287,8 +287,6 @@ def test_a_function_of_math_is_spelled_as_a_call() -> None:
 # ── no second list ───────────────────────────────────────────────────────────────────────────────────────────
 
 LISTS = {
-    "backends/cpu/micrograd_cpu/arithmetic.py": "instructions of scalars",
-    "backends/cpu/micrograd_cpu/eager.py": "operations that are worth a nest for small arrays, too",
     "backends/cpu/micrograd_cpu/kernels.py": "kernels",
     "backends/cpu/micrograd_cpu/mathematics.py": "definitions of functions",
     "backends/cpu/micrograd_cpu/pairs.py": "instructions of complex numbers",
@@ -301,6 +299,8 @@ LISTS = {
     "plugins/models/micrograd_models/spellings.py": "how ONNX spells operations",
     "plugins/rawbuffer/micrograd_rawbuffer/kernels.py": "kernels",
     "plugins/train/micrograd_train/drawing.py": "what an expression may call",
+    "backends/cuda/micrograd_cuda/nests.py": "what the sources have functors of",
+    "compiler/packs.py": "how primitives are printed",
     "compiler/text.py": "how primitives are printed",
     "compiler/languages.py": "how languages spell primitives",
     "adapters/array_api.py": "how libraries spell functions, and which of theirs hand back their operand",

@@ -355,7 +355,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "permute_dims": lambda x, *, axes: x.transpose(axes),
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
     "copy": lambda x: np.array(x, order="C", subok=True),
-    "square_gradient": lambda g, x: np.multiply(g, np.add(x, x)),
+    "square_gradient": lambda g, x: np.multiply(g, x + x) if hasattr(x, "dtype") else np.multiply(g + g, x),
     "real": lambda x: x.real.copy(),  # NumPy's are views
     "imag": lambda x: x.imag.copy(),
     "index_add": index_update("index_add", np.add),
