@@ -63,10 +63,10 @@ def arithmetic(
     made_at = [each.reshape(shape) for each, shape in zip(parts, shapes, strict=True)]
     floats = [i for i, shape in enumerate(given) if shape is None]
     arrays = [(i, slice(starts[i], starts[i + 1]), shape) for i, shape in enumerate(given) if shape is not None]
-    at_floats, memory = [starts[i] for i in floats], {"free": (blank,)}  # which no call has
+    at_floats, memory = [starts[i] for i in floats], dict[str, tuple[Any, ...]](free=(blank,))  # which no call has
 
     def call(*arguments: Any) -> Any:
-        (values,) = memory.pop("free", None) or (blank.copy(),)  # in one step, whatever other threads do
+        (values,) = memory.pop("free", ()) or (blank.copy(),)  # in one step, whatever other threads do
         values[at_floats] = [arguments[i] for i in floats]
         for i, part, shape in arrays:
             x = arguments[i]
