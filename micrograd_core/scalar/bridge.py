@@ -38,6 +38,7 @@ from micrograd_core.ops import TABLE, Op
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.sweep import sweep as sweep_values
 from micrograd_core.scalar.value import UNARY, Value, _outside, general, leaf, node, results
+from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.ownership import counter
 
 
@@ -384,9 +385,8 @@ def gather(values: Sequence[Value]) -> None:
     tensor = Tensor([x._data for x in values], dtype=DTYPES["float64"], device="cpu", requires_grad=True)
     tensor.grad = Tensor([x._gradient() for x in values], dtype=DTYPES["float64"], device="cpu")
     matrix = Matrix(tensor)
-    for i, x in enumerate(values):
-        x._a, x._da = matrix, i
-        x.__class__ = Gathered
+    changes = [(("_a", matrix), ("_da", i), ("__class__", Gathered)) for i in range(len(values))]
+    assign_all([(x, name, new) for x, each in zip(values, changes, strict=True) for name, new in each])
 
 
 class DeviceParameter(Parameter, DeviceValue):

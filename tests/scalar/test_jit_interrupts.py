@@ -16,6 +16,7 @@ import pytest
 
 import micrograd_core
 from micrograd_core import Value, is_grad_enabled, jit
+from micrograd_core.scalar.bridge import gather
 from micrograd_core.scalar.sweep import reachable, sweeping, underway
 from micrograd_core.scalar.value import tracing
 from micrograd_core.support.pytrees import flatten
@@ -156,3 +157,25 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(name: str, what: str, er
         assert scene.numbers() == wanted, interrupt.where
         if nodes:  # what was there before can be swept too
             assert scene.swept(nodes) == wanted[3:], interrupt.where
+
+
+def test_an_interrupt_while_many_values_become_one_matrix_finds_all_of_them_or_none() -> None:
+    def given() -> list[Value]:
+        values = [Value(0.5 * i) for i in range(4)]
+        values[2].grad = 3.0
+        return values
+
+    count = Interrupt()
+    gather(given())  # what a process computes once is there
+    fresh = given()
+    assert not count.run(lambda: gather(fresh))
+    inside = [at for where, at in count.last.items() if "bridge.py" in where or "atomic.py" in where]
+    assert len(inside) > 8
+    for at in inside:
+        values = given()
+        interrupt = Interrupt(at)
+        assert interrupt.run(lambda values=values: gather(values))  # type: ignore[misc]
+        assert len({type(x) for x in values}) == 1, interrupt.where
+        assert [(x.data, x.grad) for x in values] == [(0.0, 0.0), (0.5, 0.0), (1.0, 3.0), (1.5, 0.0)], interrupt.where
+        (values[1] * values[2]).backward()
+        assert [x.grad for x in values] == [0.0, 1.0, 3.5, 0.0], interrupt.where
