@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import dis
 import gc
 import os
 import random
@@ -10,8 +11,9 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 import micrograd_core
@@ -25,13 +27,24 @@ ERRORS: tuple[type[BaseException], ...] = (KeyboardInterrupt, MemoryError)
 Subject = TypeVar("Subject")
 
 
+@cache
+def ends_of_with(code: CodeType) -> frozenset[int]:
+    """Where blocks of ``with`` end: Python comes back to their line, but hears no signal before ``__exit__``."""
+    steps = [*dis.get_instructions(code)]
+    return frozenset(
+        each[0].offset
+        for each in zip(steps, steps[1:], steps[2:], strict=False)
+        if all(x.opname == "LOAD_CONST" and x.argval is None for x in each)
+    )
+
+
 @contextmanager
 def each_line(react: Callable[[FrameType], None], ours: Callable[[FrameType], bool]) -> Iterator[None]:
     """Inside the block, `react` before each line of frames that are `ours`; what it raises, the line raises."""
     here = each_line.__wrapped__.__code__  # type: ignore[attr-defined]
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
+        if event == "line" and frame.f_lasti not in ends_of_with(frame.f_code):
             react(frame)
         return local
 

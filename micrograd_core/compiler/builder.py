@@ -24,6 +24,7 @@ class Builder:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.types: list[TensorSpec] = []
+        self.refs: list[Ref] = []
         self._known: dict[Any, Ref] = {}
 
     def emit(self, step: Step, spec: TensorSpec, key: Any = None) -> Ref:
@@ -33,6 +34,7 @@ class Builder:
         if found is None:
             found = Ref(len(self.steps))
             self.types[found.number :] = [spec]  # in this order, so that an interrupt harms nothing
+            self.refs[found.number :] = [found]
             self.steps.append(step)
             self._known[key] = found
         return found
@@ -47,35 +49,33 @@ class Builder:
 
         A ``detach`` computes nothing: it is its operand.
         """
+        steps, refs = self.steps, self.refs
         needed = {x.number for x in wanted if x.__class__ is Ref}
         reads, computed = list[int](), list[int]()
         for number in range(max(needed, default=-1), -1, -1):  # what a step takes comes before it
             if number not in needed:
                 continue
-            if given(Ref(number)):
+            if given(refs[number]):
                 reads.append(number)
             else:
                 computed.append(number)
-                needed.update([x.number for x in self.steps[number].operands if x.__class__ is Ref])
+                needed.update([x.number for x in steps[number].operands if x.__class__ is Ref])
         reads.reverse()
-        computed.reverse()
-        there = {number: Ref(position) for position, number in enumerate(reads)}
+        there = dict(zip(reads, refs, strict=False))
         types = [self.types[number] for number in reads]
-        steps = list[Step]()
-        for number in computed:
-            op, operands, params = self.steps[number]
+        made = list[Step]()
+        for number in reversed(computed):
+            op, operands, params = steps[number]
             operands = tuple([there[x.number] if x.__class__ is Ref else x for x in operands])
             if op == "detach":
                 (there[number],) = operands
-                continue
-            if op == PART:  # which came with the first
-                continue
-            for part in range(number, number + width(op)):
-                there[part] = Ref(len(types))
-                types.append(self.types[part])
-            steps.append(Step(op, operands, params))
+            elif op != PART:  # which came with the first
+                for part in range(number, number + width(op)):
+                    there[part] = refs[len(types)]
+                    types.append(self.types[part])
+                made.append(Step(op, operands, params))
         outputs = [there[x.number] if isinstance(x, Ref) else x for x in wanted]
-        return Program(len(reads), steps, outputs, types), [Ref(number) for number in reads]
+        return Program(len(reads), made, outputs, types), [refs[number] for number in reads]
 
 
 def same(x: Any) -> Any:

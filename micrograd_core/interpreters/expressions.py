@@ -64,8 +64,7 @@ class Expressions(Builder):
             return y if x == 0.0 else x
         if name in ("divide", "pow") and y == 1.0:
             return x
-        both = len(operands) == 2 and x.__class__ is y.__class__ is Ref
-        key = (name, x, y) if both else (name, *[each if each.__class__ is Ref else repr(each) for each in operands])
+        key = (name, *[each.number if each.__class__ is Ref else repr(each) for each in operands])
         return self.emit(Step(name, operands, NOTHING), _spec(name), key)
 
     def gradients(self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Ref]) -> dict[Ref, Operand]:
@@ -75,7 +74,7 @@ class Expressions(Builder):
             if isinstance(root, Ref):
                 cotangents[root] = self.make("add", cotangents[root], g) if root in cotangents else g
         for number in range(max(cotangents, default=Ref(-1)).number, -1, -1):
-            out, (name, operands, _) = Ref(number), self.steps[number]
+            out, (name, operands, _) = self.refs[number], self.steps[number]
             if out not in cotangents or name in (INPUT, "detach"):
                 continue
             g = cotangents[out]

@@ -21,7 +21,7 @@ from micrograd_core.errors import TraceError
 from micrograd_core.scalar.jit import Replay as ScalarReplay
 from micrograd_core.scalar.value import Value
 from micrograd_core.support import pytrees
-from micrograd_core.support.context import levels, programs, tracing
+from micrograd_core.support.context import levels, programs, tracing, without_collection
 from micrograd_core.support.locks import lock
 from micrograd_core.support.ownership import has_gil
 from micrograd_core.support.warning import warn
@@ -133,7 +133,8 @@ class Jitted(Generic[P, R]):
         marked = self._marked(args, kwargs)
         flat, roots = _tensors_and_others(*marked)
         if self._is_scalar(flat, roots, args, kwargs):
-            made = ScalarReplay(self.__wrapped__, *marked)
+            with without_collection():  # or half of the time is spent on looking through steps
+                made = ScalarReplay(self.__wrapped__, *marked)
             self.traces += 1
             self._use(made)
             return made, made.holds(args, kwargs)

@@ -436,7 +436,7 @@ def wanted(name: str, made: Made) -> tuple[Any, list[Any]] | None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_torch_takes_gives_the_same(name: str) -> None:
     make, rank = LAYERS[name]
-    legal, count = 0, 100 if EXHAUSTIVE else 8 if name.startswith(("Conv", "MaxPool")) else 5
+    legal, count = 0, 100 if EXHAUSTIVE else 6 if name.startswith(("Conv", "MaxPool")) else 3
     for seed in range(8 * count):
         if legal == count:
             break
@@ -449,7 +449,7 @@ def test_what_torch_takes_gives_the_same(name: str) -> None:
         args, given, inputs = made
         inputs = ours_of(name, inputs)
         about = f"{name}: seed {seed}, {args}, {given}, of {inputs}"
-        for compiled in (False, True) if legal <= 2 or EXHAUSTIVE else (False,):
+        for compiled in (False, True) if legal == 1 or EXHAUSTIVE else (False,):
             try:
                 ours = getattr(nn, name.split()[0])(*args, **given).double().train(name not in BY_CHANCE)
                 ours.load_state_dict(expected[0])

@@ -6,6 +6,7 @@ interrupted the last time that it runs, and in the others some are.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -112,6 +113,7 @@ class Scene:
 def nothing_is_left_behind(scene: Scene) -> None:
     assert tracing.get() is None
     assert is_grad_enabled()
+    assert gc.isenabled()
     assert underway == []
     assert Value(2.0) > 1.0
     free: list[bool] = []
