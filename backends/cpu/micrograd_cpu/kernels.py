@@ -28,8 +28,6 @@ from micrograd_cpu.products import matmul
 from micrograd_cpu.recurrent import RECURRENT
 
 _PRODUCTS: Final = (np.dtype("float32"), np.dtype("float64"))
-_EXACT: Final = 1 << 24
-"""Whole numbers below this are the same in float32."""
 
 
 _ZEROS: Final = {np.dtype(name): np.zeros((), name) for name in ("float16", "float32", "float64")}
@@ -44,14 +42,13 @@ def power(x: Any, n: Any) -> Any:
     if n.__class__ in (int, float):
         if n == 2:
             return np.square(x)
-        if n == 0.5 and x.dtype.kind != "c":
-            return _root(x)
-        if x.dtype in _PRODUCTS and n not in POWERS and n % 1 == 0 and abs(n) < _EXACT:
-            magnitude = np.power(np.abs(x), n)
-            return np.copysign(magnitude, x) if n % 2 else magnitude
-        if n not in POWERS or x.dtype not in _PRODUCTS:
-            return np.power(x, n)
-        return POWERS[n](np, x) if n % 1 == 0 else np.divide(1, _root(x))
+        if x.dtype not in _PRODUCTS:
+            return _root(x) if n == 0.5 and x.dtype.kind != "c" else np.power(x, n)
+        if n in POWERS:
+            return _few(x, n)
+        if n % 1 == 0 and abs(n) < 1 << 24:  # which float32 has, too
+            return np.copysign(np.power(np.abs(x), n), x if n % 2 else 1.0)
+        return np.power(x, n)
     found = np.power(x, n)
     if found.dtype.kind not in "iuc" and (n.size == 1 or n.shape != found.shape):
         half = np.equal(n, 0.5)
@@ -68,6 +65,11 @@ def _root(x: Any) -> Any:
         infinite = np.equal(x, -math.inf)
         root = np.where(infinite, math.inf, np.sqrt(np.where(infinite, 0.0, x)))
     return np.add(root, 0.0)
+
+
+_few: Final = eager.compiled(  # of a large array in one pass
+    eager.operation("pow"), lambda x, n: POWERS[n](np, x) if n % 1 == 0 else _root(x) if n > 0 else 1 / _root(x)
+)
 
 
 def of_reals(ufunc: Any) -> Callable[[Any], Any]:
