@@ -12,6 +12,7 @@ from micrograd_core.array import manners
 from micrograd_core.array.methods import MethodDoc
 from micrograd_core.array.tensor import Tensor as _Tensor
 from micrograd_core.device import Device
+from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional import embedding as embedding
@@ -251,7 +252,7 @@ def tensor(data: Any, **options: Any) -> _Tensor:
     >>> torch.tensor([1.0, 2.0], requires_grad=True)
     Tensor([1., 2.], requires_grad=True)
     """
-    return mg.asarray(data, copy=True, **_kept(options)) if not isinstance(data, _Tensor) else data.detach().clone()
+    return mg.asarray(data.detach() if isinstance(data, _Tensor) else data, copy=True, **_kept(options))
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> _Tensor:
@@ -422,10 +423,17 @@ def randint(low: int, high: Any = None, size: Any = None, **options: Any) -> _Te
     """
     if size is None:
         low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, ())
-    return random.randint(tuple(size), low, high, **_kept(options))
+    return _integers(tuple(size), low, high, **_kept(options))
 
 
-def randint_like(input: _Tensor, low: int, high: int | None = None, **options: Any) -> _Tensor:
+def _integers(size: tuple[int, ...], low: int, high: int, dtype: Any = "int64", **options: Any) -> _Tensor:
+    """Draw integers, which may become floats."""
+    wanted = as_dtype(dtype)
+    drawn = wanted if wanted.is_integer else "int64"
+    return random.randint(size, low, high, dtype=drawn, **options).astype(wanted)
+
+
+def randint_like(input: _Tensor, low: int = 0, high: int | None = None, **options: Any) -> _Tensor:
     """Draw integers for a tensor like another one.
 
     Parameters
@@ -433,11 +441,11 @@ def randint_like(input: _Tensor, low: int, high: int | None = None, **options: A
     input : Tensor
         Gives the shape and, by default, the dtype and the device.
     low : int
-        The least number; or, without `high`, the number that all are below.
+        The least number, 0 by default; or, without `high`, the number that all are below.
     high : int, optional
         The number that all are below.
     **options
-        ``dtype``, ``device`` and ``generator``.
+        ``dtype``, ``device`` and ``generator``. A dtype of floats holds the integers, too.
 
     Returns
     -------
@@ -450,7 +458,7 @@ def randint_like(input: _Tensor, low: int, high: int | None = None, **options: A
     micrograd_core.int64
     """
     low, high = (0, low) if high is None else (low, high)
-    return random.randint(input.shape, low, high, **{"dtype": input.dtype, "device": input.device, **_kept(options)})
+    return _integers(input.shape, low, high, **{"dtype": input.dtype, "device": input.device, **_kept(options)})
 
 
 def randperm(n: int, **options: Any) -> _Tensor:

@@ -143,6 +143,21 @@ def test_names_are_there() -> None:
     assert torch.is_grad_enabled()
 
 
+def test_integers_may_be_floats() -> None:
+    x, f = torch.zeros(50), torch.float32
+    for drawn in (torch.randint_like(x, 5), torch.randint_like(x, high=5), torch.randint(5, (50,), dtype=f)):
+        assert drawn.dtype == torch.float32
+        assert set(drawn.tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert torch.randint(5, (2,), dtype=torch.int16).dtype == torch.int16
+
+
+def test_a_tensor_of_a_tensor_is_a_copy_as_asked() -> None:
+    x = torch.ones(2, requires_grad=True)
+    copy = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    assert (copy.dtype, copy.requires_grad, copy.is_leaf) == (torch.float64, True, True)
+    assert not torch.tensor(x).requires_grad
+
+
 def test_random_numbers_repeat_with_their_seed() -> None:
     def drawn(generator: Any = None) -> list[Any]:
         options = {} if generator is None else {"generator": generator}
