@@ -38,8 +38,6 @@ KEPT: Final = 128
 """So many programs are remembered."""
 MANY: Final = 8
 """So many of them differ only in what the function captured; after so many traces a warning says why."""
-RECENT: Final = 4
-"""Of so many of them, the ones called last, a call looks at once whether it is such a one."""
 _tracing = lock()  # tensors stand for values of a program meanwhile
 
 
@@ -55,9 +53,7 @@ class Jitted(Generic[P, R]):
     """
 
     # Not in `__dict__`, which `functools.wraps` copies to what is made of this.
-    __slots__ = (
-        "__dict__", "__weakref__", "_moving", "_names", "_programs", "_recent", "_replay", "_static", "traces",
-    )  # fmt: skip
+    __slots__ = ("__dict__", "__weakref__", "_moving", "_names", "_programs", "_replay", "_static", "traces")
     __wrapped__: Callable[..., Any]
 
     def __init__(self, f: Callable[..., Any], static_argnames: str | Iterable[str] = ()) -> None:
@@ -71,7 +67,6 @@ class Jitted(Generic[P, R]):
         self._programs: list[Replay | ScalarReplay] = []  # the one called last first
         self._moving = set[Any]()  # places where tensors are bound anew
         self._replay: Replay | ScalarReplay | None = None
-        self._recent: tuple[Replay | ScalarReplay, ...] = ()
         self.traces = 0
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -87,27 +82,24 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the compiled function, after compiling it if need be."""
-        for replay in self._recent:
+        for replay in self._programs:
             flat = replay.holds(args, kwargs)
             if flat.__class__ is tuple:
                 found = replay.run(flat)
                 if found is not OTHERWISE:
-                    self._replay = replay
+                    if replay is not self._replay:
+                        self._use(replay)
                     return found  # type: ignore[no-any-return]
         if programs.get() is not None or levels.get() or tracing.get() is not None:  # part of what is around it
             return self.__wrapped__(*args, **kwargs)  # type: ignore[no-any-return]
         return self.call_with_tensors(args, kwargs)  # type: ignore[no-any-return]
 
     def call_with_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call it where none of the programs called last is for such arguments."""
-        rivals, reason = list[Any](), OTHER_ARGUMENTS if self._programs else ""
+        """Call it where none of the programs is for such arguments."""
+        rivals, reason = list[Any](), OTHER_ARGUMENTS
         for replay in self._programs:
             found: Any = replay.holds(args, kwargs)
             if found.__class__ is tuple:
-                result = replay.run(found)
-                if result is not OTHERWISE:
-                    self._use(replay)
-                    return result
                 found = "a learning rate or a number of steps has passed a limit that the function compares it with"
             if found != OTHER_ARGUMENTS:
                 rivals.append(replay)
@@ -121,7 +113,6 @@ class Jitted(Generic[P, R]):
         """The next call looks first whether it is one for this program."""
         self._replay = replay
         self._programs = [replay, *(each for each in self._programs if each is not replay)][:KEPT]
-        self._recent = tuple(self._programs[:RECENT])
 
     def _trace(
         self, args: Any, kwargs: Any, rivals: Sequence[Any], reason: Any

@@ -764,5 +764,5 @@ def test_what_a_compiled_function_keeps_is_not_copied_to_what_is_made_of_it() ->
     assert [name for name in vars(mg.vmap(inner)) if not name.startswith("__")] == []
     outer = jit(lambda x: mg.vmap(inner)(x).sum())
     outer(fixed(1.0, 2.0))
-    (replay,) = outer._recent
+    (replay,) = outer._programs
     assert len(replay.guards) < 20
