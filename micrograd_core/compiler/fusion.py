@@ -97,10 +97,9 @@ class Group:
             half.reduced = self.reduced if half.rows else None
         return found
 
-    def row_shapes(self, reduced: tuple[int, ...] | None = None) -> tuple[Shape, Shape]:
+    def row_shapes(self) -> tuple[Shape, Shape]:
         """The shape of a row's values with the reduced axes as length 1, and without them."""
-        axes = self.reduced if reduced is None else reduced
-        return reduced_shape(self.shape, axes, True), reduced_shape(self.shape, axes, False)
+        return reduced_shape(self.shape, self.reduced, True), reduced_shape(self.shape, self.reduced, False)
 
 
 class Fusion:

@@ -175,7 +175,7 @@ def typed(program: Program, inputs: Sequence[TensorSpec]) -> Program:
                 raise ProgramError(
                     f"the shape of %{number} = {step} does not follow from those of its operands; give types to Program"
                 )
-            types.append(TensorSpec(found.shape, found.dtype))
+            types.append(found)
     return Program(program.inputs, program.steps, program.outputs, types)
 
 

@@ -18,19 +18,9 @@ from micrograd_core.ops.shared import is_scalar
 
 
 class TensorSpec(NamedTuple):
-    """An operand without its elements."""
+    """An operand without its elements, or what is known of a result: a shape that nothing tells is ``None``."""
 
     shape: Shape
-    dtype: DType
-
-    def __str__(self) -> str:
-        return f"{self.dtype} of shape {self.shape}"
-
-
-class Expected(NamedTuple):
-    """What is known of a result."""
-
-    shape: Shape | None
     dtype: DType
 
     def __str__(self) -> str:
@@ -61,26 +51,25 @@ class SpecInterpreter:
 
 
 def _spec(op: Op, *operands: Any, **params: Any) -> Any:
-    found = []
-    for each in expected_parts(op, operands, params):
-        if each.shape is None:
-            raise LookupError(f"the shape of {op.name} is not known")
-        found.append(TensorSpec(each.shape, each.dtype))
-    return found[0] if op.parts is None else tuple(found)
+    found = expected_parts(op, operands, params)
+    if any(each.shape is None for each in found):
+        raise LookupError(f"the shape of {op.name} is not known")
+    return found[0] if op.parts is None else found
 
 
 def expected_parts(
     op: Op, operands: tuple[Any, ...], params: dict[str, Any], shaped: bool = True
-) -> tuple[Expected, ...]:
+) -> tuple[TensorSpec, ...]:
     """What each part of a result should be, or the one that there is. The operands have their common dtype already.
 
     A shape is ``None`` where nothing tells it, or unless it should be `shaped`.
     """
     common: Any = next((x.dtype for i, x in enumerate(operands) if i not in op.separate and not is_scalar(x)), None)
     told: Any = op.result if isinstance(op.result, tuple) else (op.result,)
-    found = _shape(op, operands, params) if shaped else None
-    shapes: Any = found if isinstance(op.result, tuple) and shaped else (found,) * len(told)
-    return tuple(Expected(x, common if y is SAME else y(common, params)) for x, y in zip(shapes, told, strict=True))
+    found: Any = _shape(op, operands, params) if shaped else None
+    found = found if isinstance(op.result, tuple) and shaped else (found,) * len(told)
+    shapes: Any = [x if x is None else tuple(x) for x in found]
+    return tuple(TensorSpec(x, common if y is SAME else y(common, params)) for x, y in zip(shapes, told, strict=True))
 
 
 def _shape(op: Op, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:

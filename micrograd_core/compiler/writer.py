@@ -106,9 +106,8 @@ class Writer:
     def step(self, name: str, operands: Sequence[Any], params: dict[str, Any], types: Sequence[TensorSpec] = ()) -> Any:
         """One step; of an operation with parts, all of them."""
         if not types:
-            found = expected_parts(TABLE[name], tuple(operands), params)
-            types = [TensorSpec(tuple(each.shape), each.dtype) for each in found if each.shape is not None]
-            if len(types) < len(found):
+            types = expected_parts(TABLE[name], tuple(operands), params)
+            if any(each.shape is None for each in types):
                 raise Unwritten(f"the shape of {name} is not known")
         step = Step(name, tuple([x.ref if isinstance(x, Written) else x for x in operands]), params)
         if width(name) == 1:

@@ -71,7 +71,7 @@ class Guard:
         roles, parts = ([""], [result]) if op.parts is None else ([f" as {name}" for name in op.parts._fields], result)
         for role, part, wanted in zip(roles, parts, expected_parts(op, tuple(specs), params, known), strict=True):
             found = self.spec(part, str(wanted))
-            if found.dtype is not wanted.dtype or (wanted.shape is not None and found.shape != tuple(wanted.shape)):
+            if found.dtype is not wanted.dtype or wanted.shape not in (None, found.shape):
                 given = ", ".join(repr(x) if is_scalar(x) else str(x) for x in specs)
                 raise self.broken(f"{found}{role}", f"{wanted}{given and f' for {given}'}")
 
