@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
     parameters = op.parameters
     others = {} if parameters is None else other_spellings(parameter_names(parameters))
     count = op.operands
-    run = recorded(Tensor, op)
+    run, lenient = recorded(Tensor, op), is_lenient(op)
     ambiguous = op.name in (*MADE[by_words].split(), "median", "sort")
 
     def simple(*operands: Any, **named: Any) -> Tensor:
@@ -41,10 +41,12 @@ def _function(op: Op) -> Callable[..., Tensor]:
             raise TypeError(f"{op.name} takes {count} operand{'s' * (count > 1)}; got {len(operands)}{instead}")
         try:
             return run(*operands)
-        except TypeError:
-            if not any(isinstance(x, (list, tuple)) for x in operands):
+        except TypeError as error:
+            refused = lenient and isinstance(error, DTypeError)
+            if not refused and not any(isinstance(x, (list, tuple)) for x in operands):
                 raise
-        return run(*(_listed(x, operands) if isinstance(x, (list, tuple)) else x for x in operands))
+        operands = tuple(_listed(x, operands) if isinstance(x, (list, tuple)) else x for x in operands)
+        return run(*(_converted(op, operands) if lenient else operands))
 
     def parametrized(*args: Any, **kwargs: Any) -> Tensor:
         if kwargs and not others.keys().isdisjoint(kwargs):
@@ -69,10 +71,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         try:
             params = parameters(*operands, *args[count:], **kwargs)  # type: ignore[misc]
         except TypeError as error:
-            found = unbound(function, args, kwargs, error)
-            if found is error:
-                raise
-            raise found from None
+            raise unbound(function, args, kwargs, error) from None
         return apply(op, operands, params)
 
     def variadic(arrays: Any = None, /, *axis: int, **kwargs: Any) -> Tensor:
@@ -84,10 +83,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         try:
             params = parameters(*operands, **kwargs)  # type: ignore[misc]
         except TypeError as error:
-            found = unbound(function, (arrays,), kwargs, error)
-            if found is error:
-                raise
-            raise found from None
+            raise unbound(function, (arrays,), kwargs, error) from None
         return apply(op, operands, params)
 
     function: Any = simple if parameters is None else variadic if count == -1 else parametrized
@@ -202,49 +198,22 @@ def _number(x: Any, dtype: DType) -> Any:
 
 
 def is_lenient(op: Op) -> bool:
-    """Whether it is one of these."""
+    """Whether it takes more than the standard's: numbers, as a logical function, or bools, as a comparison."""
     plain = op.kind == "elementwise" and op.parameters is None
     return plain and (op.accepts == BOOLEAN or (op.result is to_bool and op.operands == 2))
 
 
-def _lenient(function: Callable[..., Tensor], op: Op) -> Callable[..., Tensor]:
-    """A logical function that takes numbers too, or a comparison that takes bools, where the standard refuses them."""
-    run = recorded(Tensor, op)
-
-    def converted(operands: tuple[Any, ...]) -> Tensor:
-        given = [x if isinstance(x, SCALARS) else asarray(x) for x in operands]
-        kinds = [x.dtype for x in given if isinstance(x, Tensor)]
-        if bool_ not in kinds and op.accepts != BOOLEAN and not any(isinstance(x, bool) for x in given):
-            return function(*operands)  # refuses as before
-        if op.accepts == BOOLEAN:
-            return function(*map(_truth, given))
-        floats = float32 if any(isinstance(x, float) for x in given) else int64
-        dtype = next((each for each in kinds if each is not bool_), floats)
-        return function(*(_number(x, dtype) for x in given))
-
-    def of_one(x: Any = None, /, *more: Any, **named: Any) -> Tensor:
-        if more or named or x is None:
-            return function(*(() if x is None else (x, *more)), **named)  # refuses
-        try:
-            return function(x)
-        except DTypeError:
-            pass
-        return converted((x,))
-
-    def of_two(x: Any = None, y: Any = None, /, *more: Any, **named: Any) -> Tensor:  # packs of both cost more
-        if more or named or y is None:
-            return function(*(each for each in (x, y, *more) if each is not None), **named)  # refuses
-        try:
-            return run(x, y)
-        except TypeError:
-            pass
-        try:
-            return function(x, y)
-        except DTypeError:
-            pass
-        return converted((x, y))
-
-    return wraps(function)(of_one if op.operands == 1 else of_two)
+def _converted(op: Op, operands: tuple[Any, ...]) -> Iterable[Any]:
+    """Operands that such a function takes, from some that it refuses."""
+    given = [x if isinstance(x, SCALARS) else asarray(x) for x in operands]
+    if op.accepts == BOOLEAN:
+        return map(_truth, given)
+    kinds = [x.dtype for x in given if isinstance(x, Tensor)]
+    if bool_ not in kinds and not any(isinstance(x, bool) for x in given):
+        return operands  # which are refused again
+    floats = float32 if any(isinstance(x, float) for x in given) else int64
+    dtype = next((each for each in kinds if each is not bool_), floats)
+    return (_number(x, dtype) for x in given)
 
 
 def _with_an_axis(function: Callable[..., Any], ndim: int) -> Callable[..., Any]:
@@ -295,8 +264,6 @@ class Functions(Mapping[str, Callable[..., Tensor]]):
         function = _function(op)
         if op.name.endswith(("softmax", "softmin", "kthvalue")) or op in family("standard.scans").OPS:
             function = _with_an_axis(function, 0)
-        if is_lenient(op):
-            function = _lenient(function, op)
         if op.name.endswith(("1d", "2d", "3d")):
             from micrograd_core.array.images import widened  # imports families of networks
 
