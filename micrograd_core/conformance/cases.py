@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -91,6 +92,21 @@ def download(x: Tensor) -> Any:
         wide = np.frombuffer(data, "<u2").astype("<u4") << 16
         return wide.view("<f4").astype("float32").reshape(x.shape)
     return np.frombuffer(data, str(x.dtype)).reshape(x.shape)
+
+
+def held(x: Tensor, expected: Any) -> Any:
+    """The elements of a tensor in the dtype in which they are judged: that of what is expected, or the widest."""
+    exact = expected.dtype.kind in "biu"
+    return download(x).astype(expected.dtype if exact else "complex128" if x.dtype.is_complex else "float64")
+
+
+def apart(found: Any, expected: Any, allowed: Any) -> Any:
+    """Where numbers are further apart than is allowed. Integers are equal, or apart; two NaN are the same."""
+    with np.errstate(all="ignore"):
+        if expected.dtype.kind in "biu":
+            return found != expected
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        return ~(same | (np.abs(found - expected) <= allowed))
 
 
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one
@@ -361,22 +377,12 @@ def is_differentiable(case: Case) -> bool:
 
 def special(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
     """Elementwise operations and reductions in every dtype that they accept, such as ``maximum-float32``."""
-    return {
-        f"{name}-{dtype}": (TABLE[name], dtype)
-        for name in (*ELEMENTWISE, *REDUCTIONS)
-        for dtype in DTYPES
-        if _has(TABLE[name], dtype, dtypes, capabilities)
-    }
+    return _those((*ELEMENTWISE, *REDUCTIONS), DTYPES, dtypes, capabilities)
 
 
 def large(dtypes: Collection[str], capabilities: Collection[str]) -> dict[str, tuple[Op, str]]:
     """Elementwise operations, reductions and `MOVED`, in one dtype of each kind: see `usual`."""
-    found: dict[str, tuple[Op, str]] = {}
-    for name in (*ELEMENTWISE, *REDUCTIONS, *MOVED):
-        for dtype in usual(dtypes):
-            if _has(TABLE[name], dtype, dtypes, capabilities):
-                found[f"{name}-{dtype}"] = (TABLE[name], dtype)
-    return found
+    return _those((*ELEMENTWISE, *REDUCTIONS, *MOVED), usual(dtypes), dtypes, capabilities)
 
 
 def usual(dtypes: Collection[str]) -> list[str]:
@@ -388,12 +394,19 @@ def usual(dtypes: Collection[str]) -> list[str]:
     return list(kinds.values())
 
 
-def _has(op: Op, dtype: str, dtypes: Collection[str], capabilities: Collection[str]) -> bool:
-    kind = DTYPES[dtype].kind
-    return (
-        dtype in dtypes
-        and not (dtype in HOST and op.name in IN_DTYPE)
-        and (not op.capability or op.capability in capabilities)
-        and (kind != "complex floating" or "complex" in capabilities)
-        and all(kind in op.accepted(i) for i in range(op.operands) if i not in op.separate)
-    )
+def _those(
+    names: Iterable[str], wanted: Iterable[str], dtypes: Collection[str], capabilities: Collection[str]
+) -> dict[str, tuple[Op, str]]:
+    """Operations in each wanted dtype that a device has and they accept."""
+    found: dict[str, tuple[Op, str]] = {}
+    for name, dtype in product(names, wanted):
+        op, kind = TABLE[name], DTYPES[dtype].kind
+        if (
+            dtype in dtypes
+            and not (dtype in HOST and name in IN_DTYPE)
+            and (not op.capability or op.capability in capabilities)
+            and (kind != "complex floating" or "complex" in capabilities)
+            and all(kind in op.accepted(i) for i in range(op.operands) if i not in op.separate)
+        ):
+            found[f"{name}-{dtype}"] = op, dtype
+    return found

@@ -12,7 +12,7 @@ from micrograd_core import errors
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray, shares_memory
 from micrograd_core.conformance.base import Suite
-from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, download, rounded, upload
+from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, apart, download, held, rounded, upload
 from micrograd_core.conformance.forms import ITERATED
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, DType
@@ -120,20 +120,14 @@ def _dtype(case: Case, operands: list[Any]) -> Any:
 
 def _close(result: Tensor, expected: Any, in_dtype: Any, id: str, *, factor: float) -> None:
     """As near to the float64 answer as NumPy's own result in that dtype, within `factor`."""
-    exact = expected.dtype.kind in "biu"
-    held = expected.dtype if exact else "complex128" if result.dtype.is_complex else "float64"
-    found = download(result).astype(held)
-    if exact:
-        assert found.tolist() == expected.tolist(), f"{id}: got {found.tolist()}, expected {expected.tolist()}"
-        return
-    rounding = ROUNDING.get(str(result.dtype), 2.0**-52)
-    with np.errstate(all="ignore"):
-        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        error = np.abs(in_dtype.astype(expected.dtype) - expected)
-        if str(result.dtype) in HALF:
-            error = error * rounding / ROUNDING[HALF[str(result.dtype)]]
-        allowed = factor * (error + rounding * np.maximum(np.abs(expected), 1))
-        wrong = ~(same | (np.abs(found - expected) <= allowed))
+    found, allowed, name = held(result, expected), 0, str(result.dtype)
+    if expected.dtype.kind not in "biu":
+        rounding = ROUNDING.get(name, 2.0**-52)
+        with np.errstate(all="ignore"):
+            error = np.abs(in_dtype.astype(expected.dtype) - expected)
+            error = error * rounding / ROUNDING[HALF[name]] if name in HALF else error
+            allowed = factor * (error + rounding * np.maximum(np.abs(expected), 1))
+    wrong = apart(found, expected, allowed)
     assert not wrong.any(), f"{id}: got {found[wrong][:4].tolist()}, expected {expected[wrong][:4].tolist()}"
 
 
@@ -307,14 +301,9 @@ def _agreeing(name: str, found: Tensor, wanted: Tensor) -> None:
     assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype), (
         f"{name}: jit gives {found.dtype} of shape {found.shape}, and without it {wanted.dtype} of shape {wanted.shape}"
     )
-    one, other = download(found), download(wanted)
-    if one.dtype.kind not in "fcV":
-        assert one.tolist() == other.tolist(), f"{name}: jit gives {one.tolist()}, and without it {other.tolist()}"
-        return
-    held = "complex128" if found.dtype.is_complex else "float64"
-    one, other = one.astype(held), other.astype(held)
-    size = np.abs(other[np.isfinite(other)]).max(initial=1.0)
-    allowed = ROUNDINGS * ROUNDING.get(str(found.dtype), 2.0**-52) * size
-    with np.errstate(invalid="ignore"):
-        same = (one == other) | (np.isnan(one) & np.isnan(other)) | (np.abs(one - other) <= allowed)
-    assert same.all(), f"{name}: jit gives {one[~same][:4].tolist()}, and without it {other[~same][:4].tolist()}"
+    other = download(wanted)
+    one = held(found, other)
+    other = other.astype(one.dtype)
+    size = np.abs(other[np.isfinite(other)]).max(initial=1)
+    wrong = apart(one, other, ROUNDINGS * ROUNDING.get(str(found.dtype), 2.0**-52) * size)
+    assert not wrong.any(), f"{name}: jit gives {one[wrong][:4].tolist()}, and without it {other[wrong][:4].tolist()}"

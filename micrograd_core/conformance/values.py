@@ -10,7 +10,7 @@ import numpy as np
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.conformance.base import Suite
-from micrograd_core.conformance.cases import DEFINITIONS, ROUNDING, WIDE, Case, contiguous, download, rounded, upload
+from micrograd_core.conformance.cases import DEFINITIONS, ROUNDING, WIDE, Case, apart, contiguous, held, rounded, upload
 from micrograd_core.conformance.forms import HOST, IN_DTYPE, MOVED, REDUCTIONS
 from micrograd_core.device import Device
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, FORMATS, greatest, integer_range
@@ -200,22 +200,19 @@ def defined(op: Op, dtype: str, arrays: list[Any], **params: Any) -> Any:
 
 def check(found: Tensor, expected: Any, dtype: str, about: str, *, inputs: Any, scale: float = 0.0) -> None:
     """Equal integers; floats within some roundings of each (or of `scale`), NaN and infinities where expected."""
-    exact = expected.dtype.kind in "biu"
     assert found.shape == expected.shape, f"{about}: shape {found.shape}, expected {expected.shape}"
-    held = expected.dtype if exact else "complex128" if expected.dtype.kind == "c" else "float64"
-    numbers = download(found).astype(held)
-    with np.errstate(all="ignore"):
-        same = (numbers == expected) | ((numbers != numbers) & (expected != expected))
-        if not exact:
-            name = HOST.get(dtype, dtype)
-            tiny = float(np.finfo(name).smallest_normal) if np.dtype(name).kind in "fc" else 0.0
-            near = FACTOR * (ROUNDING.get(dtype, 2.0**-52) * np.maximum(np.abs(expected), scale) + tiny)
-            same |= np.isfinite(numbers) & np.isfinite(expected) & (np.abs(numbers - expected) <= near)
-    if same.all():
+    numbers, name = held(found, expected), HOST.get(dtype, dtype)
+    near: Any = 0
+    if expected.dtype.kind in "fc":
+        tiny = float(np.finfo(name).smallest_normal) if np.dtype(name).kind in "fc" else 0.0
+        size = np.maximum(np.where(np.isfinite(expected), np.abs(expected), 0), scale)
+        near = FACTOR * (ROUNDING.get(dtype, 2.0**-52) * size + tiny)
+    wrong = apart(numbers, expected, near)
+    if not wrong.any():
         return
-    first = tuple(np.argwhere(~same)[0].tolist())
+    first = tuple(np.argwhere(wrong)[0].tolist())
     raise AssertionError(
-        f"{about}: {np.count_nonzero(~same)} of {same.size} numbers are wrong; at {first}, of {inputs(first)}, "
+        f"{about}: {np.count_nonzero(wrong)} of {wrong.size} numbers are wrong; at {first}, of {inputs(first)}, "
         f"got {numbers[first]}, expected {expected[first]}"
     )
 
