@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from micrograd_core.backend import PROTOCOL
 from micrograd_core.dtypes import DTYPES, pack, uint64, unpack
-from micrograd_core.layout import Key, Shape, nest
+from micrograd_core.layout import Key, Shape
 from micrograd_core.ops import TABLE
 
 ALIASING = ("floor", "ceil", "round", "trunc", "real", "imag", "conj")
@@ -357,14 +357,10 @@ class ArrayAPIBackend:
             self._evaluate(arrays)
 
     def from_host(self, data: Any, shape: Shape, dtype: Any) -> Any:
-        """Through nested lists, which every namespace takes; override it where the library can read bytes."""
+        """Through a list, which every namespace takes; override it where the library can read bytes."""
         name = next(name for name, native in self.dtypes.items() if native == dtype)
-        flat = unpack(data, DTYPES[name])
-        return (
-            self.xp.reshape(self.xp.asarray(flat, dtype=dtype, **self._options), shape)
-            if 0 in shape
-            else self.xp.asarray(nest(flat, shape), dtype=dtype, **self._options)
-        )
+        flat = self.xp.asarray(unpack(data, DTYPES[name]), dtype=dtype, **self._options)
+        return self.xp.reshape(flat, shape)
 
     def from_dlpack(self, x: Any) -> Any:
         """As the namespace does it."""

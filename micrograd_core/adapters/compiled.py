@@ -342,14 +342,8 @@ class CompiledBackend(StridedBackend):
             return NotImplemented
         values: dict[int, Strided] = dict(enumerate(handles))
         for i, step in enumerate(found.steps):
-            shapes = [tuple([actual(n, lengths) for n in type.shape]) for type in step.types]
-            made = [
-                self.empty(shape, self.dtypes[type.dtype.name]) for shape, type in zip(shapes, step.types, strict=True)
-            ]
+            made = self._nest(step, (kind, i), lengths, *[values[n] for n in step.inputs])
             values.update(zip(step.outputs, made, strict=True))
-            units = math.prod([actual(n, lengths) for n in step.nest.kept])
-            given = [*(values[n] for n in step.inputs), *made]
-            self.run((kind, i), lambda nest=step.nest: nest, units, (), given, lengths)  # type: ignore[misc]
         results = tuple([values[x.number] for x in found.outputs])
         return results if len(results) > 1 else results[0]
 
@@ -374,13 +368,15 @@ class CompiledBackend(StridedBackend):
             return straight_line(program, self.kernel, partial(compose, backend=self), self.dtypes)
         return counted(Planned(self, optimized(program, self.language.covers), self._contiguous), program.inputs)
 
-    def _nest(self, step: Run, *given: Strided) -> tuple[Strided, ...]:
-        """Run one nest of a plan."""
-        made = tuple([self.empty(type.shape, self.dtypes[type.dtype.name]) for type in step.types])
-        units = math.prod(step.nest.kept)
+    def _nest(self, step: Run, key: Hashable, lengths: Sequence[int], *given: Strided) -> tuple[Strided, ...]:
+        """Run one nest of a plan, where its symbolic lengths are these."""
+        made = []
+        for shape, dtype in step.types:
+            made.append(self.empty(tuple([actual(n, lengths) for n in shape]), self.dtypes[dtype.name]))
+        units = math.prod([actual(n, lengths) for n in step.nest.kept])
         if units:
-            self.run(repr(step.nest), lambda: step.nest, units, (), [*given, *made])
-        return made
+            self.run(key, lambda: step.nest, units, (), [*given, *made], lengths)
+        return tuple(made)
 
     def _contiguous(self, x: Strided) -> Strided:
         """A handle whose elements lie in order."""
@@ -440,7 +436,8 @@ class Planned:
     def nests(self, run: Function, steps: Sequence[Run], found: Plan) -> None:
         """Nests between which nothing is called."""
         for step in steps:
-            run.call(partial(self.backend._nest, step), [*map(Ref, step.inputs)], step.outputs, True)
+            function = partial(self.backend._nest, step, repr(step.nest), ())
+            run.call(function, [*map(Ref, step.inputs)], step.outputs, True)
 
 
 def _tier(n: int) -> tuple[int, int]:

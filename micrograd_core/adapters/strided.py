@@ -442,11 +442,9 @@ class StridedBackend:
 
     def _reshape(self, x: Strided, *, shape: Shape) -> Strided:
         layout = x.layout.reshape(shape)
-        return (
-            x.view(layout)
-            if layout is not None
-            else self._fresh("copy", x.shape, x.dtype, x).view(Layout.contiguous(shape))
-        )
+        if layout is None:
+            return self._fresh("copy", x.shape, x.dtype, x).view(Layout.contiguous(shape))
+        return x.view(layout)
 
     def _scatter(self, x: Strided, values: Any, *, key: Key) -> Strided:
         out = self._fresh("copy", x.shape, x.dtype, x)
