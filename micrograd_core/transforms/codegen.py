@@ -7,22 +7,15 @@ the arguments, ``v0`` the first handle that the program gives, ``n0`` the first 
 
 from __future__ import annotations
 
-import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.errors import TraceError
 from micrograd_core.interpreters.host import index_of
 from micrograd_core.transforms.guards import PLAIN, Guard, same
-
-INFIX: Final = {
-    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
-    operator.mod: "%", operator.pow: "**", operator.lt: "<", operator.le: "<=", operator.eq: "==", operator.ne: "!=",
-    operator.gt: ">", operator.ge: ">=",
-}  # fmt: skip
 
 OTHER_ARGUMENTS: Final = "arguments of another kind"
 Leaf = Callable[[Any, str], list[str] | None]
@@ -87,7 +80,8 @@ class Text:
             return repr(x)
         found = self._names.get(id(x))
         if found is None:
-            words = (x.__name__ if isinstance(x, (FunctionType, type)) else word, type(x).__name__, "object")
+            named = isinstance(x, (BuiltinFunctionType, FunctionType, type))
+            words = (x.__name__ if named else word, type(x).__name__, "object")
             word = next(each for each in words if each.isidentifier() and each.isascii())
             found = self._names[id(x)] = f"{word}_{len(self.scope)}"
             self.scope[found] = x
@@ -172,10 +166,6 @@ class Text:
                 if others:
                     self.lines.append(f"if not n{i} == {' == '.join(others)}: {otherwise}")
                 continue
-            if function in INFIX and len(texts) == 2:
-                text = f"{texts[0]} {INFIX[function]} {texts[1]}"
-            else:
-                text = f"{self.name(function)}({', '.join(texts)})"
-            self.lines.append(f"n{i} = {text}")
+            self.lines.append(f"n{i} = {self.name(function)}({', '.join(texts)})")
             if expected is not None:
                 self.lines.append(f"if {'not ' * expected}n{i}: {otherwise}")

@@ -36,11 +36,8 @@ def printed_guards(trace: Trace, writes: bool, args: tuple[Any, ...], kwargs: di
     text.guards(trace.captured.guards)
     owners = _tensors(trace, text)
     for owner, attribute in trace.lists():
-        names = _names(getattr(owner, attribute))
-        now = f"{name(owner)}.{attribute}"
-        plain = all(each.__class__ is tuple for each in names)
         text.require(
-            [f"{f'[*map(tuple, {now})]' if plain else f'{name(_names)}({now})'} == {name(names)}"],
+            [f"{name(_names)}({name(owner)}.{attribute}) == {name(_names(getattr(owner, attribute)))}"],
             f"a {type(owner).__name__} keeps something else between steps now than before its first step",
         )
     _sharing_of(trace, text, owners, writes)

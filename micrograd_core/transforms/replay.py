@@ -10,7 +10,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.backend import member
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import pack, uint64
-from micrograd_core.engine.array import new, storage
+from micrograd_core.engine.array import storage, wrap
 from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.standard.random import PLACE, place_of
@@ -114,12 +114,9 @@ class Replay:
             call = ["try:", *(f"    {x}" for x in call), "except BaseException:", f"    {'; '.join(back)}", "    raise"]
         lines += call
         lines += [f"v{i} = {name(self.kernels.copy, 'copy')}(v{i})" for i in self.copied]
-        tensor, make, kernels = name(Tensor), name(new, "new"), name(self.kernels)
-        for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):  # as `engine.array.wrap` does
-            lines.append(
-                f"r{i} = {make}({tensor}); r{i}._handle = v{self.written + i}; r{i}._kernels = {kernels}; "
-                f"r{i}.dtype = {name(dtype)}; r{i}._record = {[] if freed else None}; r{i}._storage = None"
-            )
+        for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):
+            made, record = f"{name(Tensor)}, v{self.written + i}, {name(self.kernels)}", "[]" if freed else "None"
+            lines.append(f"r{i} = {name(wrap)}({made}, {name(dtype)}, {record})")
         if self.derivatives:
             lines.append(f"seen = {tuple_text(handles + outputs)}")
             lines += [f"r{i} = {name(each)}.node(r{i}, flat, seen)" for i, each in self.derivatives.items()]
