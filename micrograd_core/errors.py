@@ -155,6 +155,11 @@ class BackendBroken(MicrogradError, RuntimeError):
             f"or set MICROGRAD_DISABLE_PLUGINS={name}"
         )
 
+    def _tell(self, device: str, fault: str, said: str) -> None:
+        """One fault, which showed on a device: the message says how."""
+        self.name, self.faults = device.partition(":")[0], (fault,)
+        MicrogradError.__init__(self, f"the backend of {_cuda(self.name)}{device!r} is broken: {said}")
+
 
 class KernelBroken(BackendBroken):
     """A kernel returned another dtype or shape than the op table says, or no handle at all.
@@ -179,29 +184,21 @@ class KernelBroken(BackendBroken):
     """
 
     def __init__(self, device: str, op: str, returned: str, expected: str, remedy: str) -> None:
-        self.name, self.op = device.partition(":")[0], op
-        self.faults = (f"kernel({op!r}) returned {returned}; the op table says {expected}",)
-        MicrogradError.__init__(
-            self,
-            f"the backend of {_cuda(self.name)}{device!r} is broken: its kernel {op!r} returned {returned}; "
-            f"the op table says {expected}. {remedy}. Until then compute it elsewhere with .to('cpu')",
-        )
+        self.op, fault = op, f"returned {returned}; the op table says {expected}"
+        said = f"its kernel {op!r} {fault}. {remedy}. Until then compute it elsewhere with .to('cpu')"
+        self._tell(device, f"kernel({op!r}) {fault}", said)
 
 
 class UnreadableHandle(BackendBroken):
     """A tensor cannot be read: its handle is not what the operations that led to it make."""
 
     def __init__(self, device: str, dtype: str, shape: tuple[int, ...], bytes: int, native: object, count: int) -> None:
-        self.name = device.partition(":")[0]
-        self.faults = (
-            f"a tensor of {dtype} and shape {shape} has {bytes} bytes, but its handle has dtype {native} and "
-            f"to_host gave {count} bytes",
+        fault = f"a tensor of {dtype} and shape {shape} has {bytes} bytes, but its handle has dtype {native} and "
+        fault += f"to_host gave {count} bytes"
+        advice = (
+            "Run it again with MICROGRAD_CHECK=1 in the environment to see which kernel returned what it should not"
         )
-        MicrogradError.__init__(
-            self,
-            f"the backend of {_cuda(self.name)}{device!r} is broken: {self.faults[0]}. Run it again with "
-            "MICROGRAD_CHECK=1 in the environment to see which kernel returned what it should not",
-        )
+        self._tell(device, fault, f"{fault}. {advice}")
 
 
 class BackendIncompatible(MicrogradError, RuntimeError):
