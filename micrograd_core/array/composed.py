@@ -74,8 +74,7 @@ def unstack(x: Tensor, /, axis: int = 0) -> tuple[Tensor, ...]:
     (Tensor([1, 2]), Tensor([3, 4]))
     """
     at = resolve_axis("unstack", axis, x.ndim)
-    before = (slice(None),) * at
-    return tuple(x[(*before, i)] for i in range(x.shape[at]))
+    return tuple(x.select(at, i) for i in range(x.shape[at]))
 
 
 def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
@@ -262,7 +261,7 @@ def topk(x: Tensor, /, k: int, axis: int = -1, largest: bool = True, sorted: boo
     at = resolve_axis("topk", axis, x.ndim)
     if not 0 <= k <= x.shape[at]:
         raise ShapeError(f"topk: k is 0 to {x.shape[at]}, the length of axis {axis} of shape {x.shape}; got {k}")
-    indices = F["argsort"](x, axis=at, descending=largest)[(*(slice(None),) * at, slice(k))]
+    indices = F["argsort"](x, axis=at, descending=largest).slice(at, 0, k)
     return TopK(F["take_along_axis"](x, indices, axis=at), indices)
 
 

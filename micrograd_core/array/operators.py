@@ -82,19 +82,6 @@ class Operators(BaseTensor):
     __eq__ = binary("equal")[0]
     __ne__ = binary("not_equal")[0]
     __hash__ = object.__hash__
-    __iadd__ = augmented(__add__)
-    __isub__ = augmented(__sub__)
-    __imul__ = augmented(__mul__)
-    __itruediv__ = augmented(__truediv__)
-    __ifloordiv__ = augmented(__floordiv__)
-    __imod__ = augmented(__mod__)
-    __ipow__ = augmented(__pow__)
-    __imatmul__ = augmented(__matmul__)
-    __iand__ = augmented(__and__)
-    __ior__ = augmented(__or__)
-    __ixor__ = augmented(__xor__)
-    __ilshift__ = augmented(__lshift__)
-    __irshift__ = augmented(__rshift__)
     __neg__ = unary("negative")
     __pos__ = unary("positive")
     __abs__ = unary("abs")
@@ -161,3 +148,7 @@ class Operators(BaseTensor):
         if not hasattr(self._handle, "__dlpack__"):  # NumPy's scalars, which are nobody's memory
             self._handle = self._kernels.copy(self._handle)
         return self.device.kernels.to_dlpack(self._handle)
+
+
+for _name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
+    setattr(Operators, f"__i{_name}__", augmented(getattr(Operators, f"__{_name}__")))

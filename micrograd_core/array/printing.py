@@ -28,7 +28,8 @@ def describe(x: Tensor) -> str:
     edges = [cut and length > 2 * EDGE for length in x.shape]
     for axis, edge in enumerate(edges):
         if edge:
-            shown = _edges(shown, axis)
+            ends = shown.slice(axis, 0, EDGE), shown.slice(axis, -EDGE, x.shape[axis])
+            shown = apply(TABLE["concat"], ends, {"axis": axis})
     flat = [_number(value) for value in unpack(read(shown._kernels, shown._handle, shown.dtype), shown.dtype)]
     width = max(map(len, flat), default=0)
     texts = nest([text.rjust(width) for text in flat], shown.shape) if flat or not x.shape else []
@@ -38,11 +39,6 @@ def describe(x: Tensor) -> str:
     extras += [] if x.device.is_cpu() else [f"device='{x.device}'"]
     extras += ["requires_grad=True"] if x.requires_grad else []
     return f"Tensor({', '.join([body, *extras])})"
-
-
-def _edges(x: Tensor, axis: int) -> Tensor:
-    before = (slice(None),) * axis
-    return apply(TABLE["concat"], (x[(*before, slice(None, EDGE))], x[(*before, slice(-EDGE, None))]), {"axis": axis})
 
 
 def _number(value: Any) -> str:

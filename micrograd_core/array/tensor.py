@@ -127,10 +127,8 @@ class Tensor(Methods):
         if not self.is_leaf:
             raise GraphError("a computed tensor records because its operands do; use .detach() for one that does not")
         self._record, self._grad, self._frozen = Leaf(self) if wanted else None, None, not wanted
-        storage(self).saved, storage(self).tracked = (
-            False,
-            True,
-        )  # also from now on if switched off: records have saved this memory
+        storage(self).saved = False
+        storage(self).tracked = True  # also from now on if switched off: records have saved this memory
 
     @property
     def is_leaf(self) -> bool:
