@@ -153,8 +153,7 @@ class Assembly:
             for node in spilled.get(level, ()):
                 size = math.prod(self.group.shape[axis] for axis in self.reduced)
                 self.kept[id(node)] = self.buffer("scratch", node.dtype, size)
-                place = Place(0, (0,) * len(self.axes))  # which `merged` knows
-                lines.append(Store(self.kept[id(node)], place, self.value(node, lines, local)))
+                lines.append(Store(self.kept[id(node)], self.place(node), self.value(node, lines, local)))
             self.ready |= {line.buffer for line in lines if isinstance(line, Store)}
             if lines:
                 parts.append(Part(self.group.reduced is not None, tuple(lines)))
@@ -239,7 +238,7 @@ class Assembly:
 
     def place(self, node: Any) -> Place:
         """Where a value that the nest stores lies, in memory of its own."""
-        if self.buffers[self.kept[id(node)]].role == "scratch":
+        if self.buffers[self.kept[id(node)]].role == "scratch":  # whose place `merged` knows
             return Place(0, (0,) * len(self.axes))
         return self.spread(Layout.contiguous(node.shape))
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.ops import TABLE
 
 POWERS: Final = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", -1.0: "1.0 / {0}"}
@@ -32,17 +32,12 @@ def source(program: Program, reads: Sequence[tuple[int, int | None]], widths: Se
     lines = [f"def run({', '.join(arguments[which] for which in sorted(arguments))}):"]
     lines += [f"x{number} = m{which}[{i}]" for number, (which, i) in enumerate(reads) if i is not None]
     for step, (made,) in program.numbered():
-        lines.append(f"x{made} = {_template(step).format(*map(_text, step.operands))}")
+        template = POWERS.get(step.operands[1], "") if step.op == "pow" else ""
+        lines.append(f"x{made} = {(template or TABLE[step.op].scalar).format(*map(_text, step.operands))}")
     outputs = map(_text, program.outputs)
     groups = ["".join([f"{next(outputs)}, " for _ in range(width)]) for width in widths]
     lines.append(f"return {', '.join(f'({group})' for group in groups)},")
     return "\n    ".join(lines) + "\n"
-
-
-def _template(step: Step) -> str:
-    if step.op == "pow" and step.operands[1] in POWERS:
-        return POWERS[step.operands[1]]
-    return TABLE[step.op].scalar
 
 
 def _text(x: Any) -> str:
