@@ -41,7 +41,7 @@ def explain(op: Op, kernels: Any, operands: tuple[Any, ...], params: dict[str, A
     return error
 
 
-def explain_rule(op: Op, kernels: Any, operands: Any, params: dict[str, Any], error: Exception) -> Exception:
+def explain_rule(op: Op, kernels: Any, error: Exception) -> Exception:
     """The error to raise when a rule's kernel refused; it names its cause itself, see `explain`."""
     if OutOfMemory.meant_by(error) and not isinstance(error, MicrogradError):
         error = caused(OutOfMemory.on(kernels), error)

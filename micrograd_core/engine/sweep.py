@@ -160,7 +160,7 @@ def sweep(
             try:
                 d = rule(k, g, out, *operands, **params) if params else rule(k, g, out, *operands)
             except Exception as error:
-                raise explain_rule(op, kernels_of(record), saved, params, error)
+                raise explain_rule(op, kernels_of(record), error)
             if kind is Leaf and key not in ends:
                 ends[key] = parent
                 if op.gradient_aliases and _may_alias(op, position, d, g):
@@ -169,7 +169,7 @@ def sweep(
                 d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
             if key in cotangents:
-                d = _sum(cotangents[key], d, op, parent, saved, recorded)
+                d = _sum(cotangents[key], d, op, parent, recorded)
                 aliased.discard(key)
             cotangents[key] = d
         if not retain:
@@ -187,14 +187,14 @@ def _may_alias(op: Any, position: int, d: Any, g: Any) -> bool:
     return position in op.gradient_aliases and (d.__class__ is not g.__class__ or bool(d.dtype == g.dtype))
 
 
-def _sum(before: Any, d: Any, op: Any, parent: Any, saved: Any, recorded: Callable[[Any], Any] | None) -> Any:
+def _sum(before: Any, d: Any, op: Any, parent: Any, recorded: Callable[[Any], Any] | None) -> Any:
     """The sum of two cotangents of a node, the second of them from `op`."""
     owner = kernels_of(parent)
     add = (owner if recorded is None else recorded(owner)).add
     try:
         return before.plus(d, add) if d.__class__ is Parts else add(before, d)
     except Exception as error:
-        raise explain_rule(op, owner, saved, {}, error)
+        raise explain_rule(op, owner, error)
 
 
 def owned(end: Any, g: Any, recorded: Callable[[Any], Any] | None) -> Any:

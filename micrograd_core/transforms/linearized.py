@@ -299,7 +299,7 @@ def push(root: Any, tangents: dict[int, Any]) -> list[Any]:
         try:
             d = rule(op, k, given, out, *map(k.lift, operands, parents), **params)
         except Exception as error:
-            raise explain_rule(op, kernels, (), params, error)  # noqa: B904  # see `explain`
+            raise explain_rule(op, kernels, error)  # noqa: B904  # see `explain`
         if d is None:
             continue
         if d.shape != out.shape:
