@@ -308,7 +308,8 @@ def _series(start: Any, step: Any, length: int, kernels: Any, wide: DType) -> Te
     return out
 
 
-def _widest(kernels: Any) -> DType:
+def widest(kernels: Any) -> DType:
+    """float64, or the float32 that every device has."""
     return float64 if float64 in kernels._native else float32
 
 
@@ -368,7 +369,7 @@ def arange(
         if max(abs(first), abs(step), abs(first + length * step)) < 1 << 63:
             return _finish(_series(first, step, length, kernels, int64).astype(chosen), requires_grad)
         return asarray([first + i * step for i in range(length)], dtype=chosen, device=device)
-    out = _series(float(first), float(step), length, kernels, _widest(kernels))
+    out = _series(float(first), float(step), length, kernels, widest(kernels))
     return _finish(out.astype(chosen), requires_grad)
 
 
@@ -416,7 +417,7 @@ def linspace(
     kernels, numbers = _kernels(device), (start, stop)
     plane = any(isinstance(each, complex) for each in numbers)
     chosen = as_dtype(dtype) if dtype is not None else DEFAULTS[complex if plane else float]
-    wide = complex128 if plane or chosen.is_complex else _widest(kernels)
+    wide = complex128 if plane or chosen.is_complex else widest(kernels)
     kind = complex if wide.is_complex else float
     steps = max(num - endpoint, 1)
     if chosen.is_integer and all(isinstance(each, int) for each in numbers):  # beyond 2**53 floats are too coarse

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from micrograd_core.array.creation import widest
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import dtype as as_dtype
@@ -21,7 +22,7 @@ from micrograd_core.errors import DeviceMismatch, ShapeError
 from micrograd_core.interpreters.floats import number
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE, rules
-from micrograd_core.scalar.bridge import Cells, kind_of, numbers_of, slope_of_relu, upload, widest
+from micrograd_core.scalar.bridge import Cells, kind_of, numbers_of, slope_of_relu, upload
 from micrograd_core.scalar.sweep import Block
 from micrograd_core.scalar.value import Value, leaf, node, results
 from micrograd_core.support.context import tracing
@@ -176,7 +177,7 @@ class Layer(ScalarModule):
         if nin < 1 or nout < 1:
             raise ShapeError(f"{type(self).__name__}: sizes must be at least 1; got {nin} inputs and {nout} outputs")
         where = default_device() if device is None else Device(device)
-        kind = widest(where) if dtype is None else as_dtype(dtype)
+        kind = widest(where.kernels) if dtype is None else as_dtype(dtype)
         uniform = (generator or random).uniform
         rows = [[uniform(-1, 1) for _ in range(nin)] for _ in range(nout)]
         self.weight = asarray(rows, dtype=kind, device=where, requires_grad=True)

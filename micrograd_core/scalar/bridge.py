@@ -21,6 +21,7 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
+from micrograd_core.array.creation import widest
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, DType, pack, unpack
@@ -50,7 +51,7 @@ class DeviceValue(Value):
     @staticmethod
     def of(data: float, device: Device) -> Value:
         """A leaf on `device`."""
-        return leaf(asarray(data, dtype=widest(device), device=device), DeviceValue)
+        return leaf(asarray(data, dtype=widest(device.kernels), device=device), DeviceValue)
 
     @Value.data.getter  # type: ignore[attr-defined, untyped-decorator]
     def data(self) -> float:
@@ -106,11 +107,6 @@ def slope_of_relu(out: Any) -> Any:
     return 1.0 if out > 0.0 else DEAD
 
 
-def widest(device: Device) -> DType:
-    """float64, or the float32 that every device has."""
-    return DTYPES["float64" if DTYPES["float64"] in device.kernels._native else "float32"]
-
-
 for _method, _name in (
     ("add", "+"), ("radd", "+"), ("sub", "-"), ("rsub", "r-"), ("mul", "*"), ("rmul", "*"), ("truediv", "/"),
     ("rtruediv", "r/"), ("pow", "**"), ("rpow", "r**"), ("neg", "neg"), ("abs", "abs"),
@@ -148,7 +144,7 @@ def stack(values: Any) -> Tensor:
     if len(places) > 1:
         raise DeviceMismatch("stack", [(place, ()) for place in places])
     device = found[0].device if found else Device("cpu")
-    dtype = found[0]._data.dtype if found and isinstance(found[0], DeviceValue) else widest(device)
+    dtype = found[0]._data.dtype if found and isinstance(found[0], DeviceValue) else widest(device.kernels)
     numbers = [number(x, "stack") if value is None else value._data for x, value in zip(flat, inputs, strict=True)]
     handle = upload(device.kernels, numbers, shape, dtype)
     record = None

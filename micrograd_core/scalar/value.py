@@ -247,9 +247,9 @@ class Value:
         target = devices.Device(device)
         if target is self.device:
             return self
-        from micrograd_core.scalar.bridge import widest
+        from micrograd_core.array.creation import widest
 
-        return Value.unstack(Value.stack(self).to(target, widest(target)))  # type: ignore[no-any-return]
+        return Value.unstack(Value.stack(self).to(target, widest(target.kernels)))  # type: ignore[no-any-return]
 
     def cpu(self) -> Value:
         """Move to the host, as ``to("cpu")`` does.
