@@ -133,13 +133,6 @@ def _sharing_of(trace: Trace, text: Text, entered: list[tuple[Any, Any, str]], w
         return  # each is read from where it is, whatever that is
     texts = [x for *_, x in entered]
     condition = f"{text.name(_sharing)}([{', '.join(texts)}], {writes}) == {text.name(shared)}"
-    if not shared:
-        fixed = frozenset(id(owner) for _, owner, _ in entered if isinstance(owner, Tensor))
-        moving = [x for _, owner, x in entered if not isinstance(owner, Tensor)]
-        ids = ", ".join([*(f"id({x})" for x in moving), f"*{text.name(fixed)}"])
-        distinct = [f"len({{{ids}}}) == {len(entered)}"] if moving else []
-        alone = [f"{x}._storage is None" for x in texts if writes]
-        condition = f"({' and '.join(alone + distinct)} or {condition})"
     text.require([condition], "the function writes to tensors, and others share memory now than did")
 
 
