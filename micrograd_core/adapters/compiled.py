@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
@@ -54,6 +52,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
+from micrograd_core.support.dumping import dump
 from micrograd_core.support.locks import lock
 
 BUILDING: Final = lock()
@@ -417,8 +416,7 @@ class Planned:
 
     def function(self, found: Plan) -> Callable[..., Any]:
         """A plan as a Python function with a line for each nest and each call."""
-        if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
-            print(found, file=sys.stderr)
+        dump(found.__str__)
         run = Function(self.program.inputs)
         for kind, steps in itertools.groupby(found.steps, type):
             (self.nests if kind is Run else self.calls)(run, [*steps], found)  # type: ignore[list-item]

@@ -6,8 +6,6 @@ With ``MICROGRAD_JIT_DUMP=1`` in the environment `optimized` prints the program 
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import copysign, prod
 from types import MappingProxyType
@@ -24,6 +22,7 @@ from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import APART, CALL, NEST
 from micrograd_core.ops.shared import is_scalar
+from micrograd_core.support.dumping import dump
 from micrograd_core.support.powers import POWERS
 
 Compositions = Mapping[str, Callable[..., Any] | None]
@@ -253,8 +252,7 @@ def optimized(
     for each in PASSES:
         found = after[each.__name__] = each(found)
     after["apart"] = found = apart(found, program)
-    if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
-        print("\n".join(_told(after)), file=sys.stderr)
+    dump(lambda: "\n".join(_told(after)))
     return found
 
 

@@ -94,6 +94,12 @@ def download(x: Tensor) -> Any:
     return np.frombuffer(data, str(x.dtype)).reshape(x.shape)
 
 
+def wide(x: Any, dtype: str = "") -> Any:
+    """A floating array in the dtype in which the judge computes, or in another; all else as it is."""
+    floating = isinstance(x, np.ndarray) and x.dtype.kind in "fc"
+    return x.astype(dtype or WIDE.get(str(x.dtype), "float64")) if floating else x
+
+
 def held(x: Tensor, expected: Any) -> Any:
     """The elements of a tensor in the dtype in which they are judged: that of what is expected, or the widest."""
     exact = expected.dtype.kind in "biu"
@@ -240,14 +246,8 @@ class Case(NamedTuple):
         """What NumPy's functions give, computed in float64 (or in `dtype`) where the case is floating."""
         if dtype and self.op.cast is not None:
             dtype = self.op.cast(DTYPES[dtype]).name
-        arrays = [
-            x.astype(HALF.get(dtype, dtype) or WIDE.get(str(x.dtype), "float64"))
-            if isinstance(x, np.ndarray) and x.dtype.kind in "fc"
-            else x
-            for x in self.arrays()
-        ]
         with np.errstate(all="ignore"):
-            return self.define(arrays)
+            return self.define([wide(x, HALF.get(dtype, dtype)) for x in self.arrays()])
 
     def define(self, arrays: list[Any]) -> Any:
         """The operation's definition of NumPy arrays; of several results, what is determined about them."""

@@ -12,7 +12,7 @@ from micrograd_core import errors
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray, shares_memory
 from micrograd_core.conformance.base import Suite
-from micrograd_core.conformance.cases import HALF, ROUNDING, WIDE, Case, apart, download, held, rounded, upload
+from micrograd_core.conformance.cases import HALF, ROUNDING, Case, apart, download, held, rounded, upload, wide
 from micrograd_core.conformance.forms import ITERATED
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES, DType
@@ -186,9 +186,7 @@ def _against_definition(case: Case, device: Device, gradients: Any = None) -> No
 
         def at(*steps: tuple[float, dict[int, Any]]) -> float:
             """The weighted result of the definition, some steps from where the case is."""
-            moved = [
-                x.astype(WIDE.get(str(x.dtype), "float64")) if i in directions else x for i, x in enumerate(arrays)
-            ]
+            moved = [wide(x) if i in directions else x for i, x in enumerate(arrays)]
             for size, along in steps:
                 for i in directions:
                     moved[i] = moved[i] + size * along[i]

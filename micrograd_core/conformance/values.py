@@ -10,7 +10,7 @@ import numpy as np
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.conformance.base import Suite
-from micrograd_core.conformance.cases import DEFINITIONS, ROUNDING, WIDE, Case, apart, contiguous, held, rounded, upload
+from micrograd_core.conformance.cases import DEFINITIONS, ROUNDING, Case, apart, contiguous, held, rounded, upload, wide
 from micrograd_core.conformance.forms import HOST, IN_DTYPE, MOVED, REDUCTIONS
 from micrograd_core.device import Device
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, FORMATS, greatest, integer_range
@@ -190,7 +190,7 @@ def defined(op: Op, dtype: str, arrays: list[Any], **params: Any) -> Any:
     """What the definition gives, computed in float64 and rounded to the dtype of the result."""
     real = dtype if DTYPES[dtype].kind == "real floating" else "float32" if dtype == "complex64" else "float64"
     if op.name not in IN_DTYPE:
-        arrays = [x.astype(WIDE.get(str(x.dtype), "float64")) if x.dtype.kind in "fc" else x for x in arrays]
+        arrays = [*map(wide, arrays)]
     with np.errstate(all="ignore"):
         result = np.asarray(op.reference(DEFINITIONS, *arrays, **params))
         if result.dtype.kind == "f":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.backend import member
 from micrograd_core.device import Device
 from micrograd_core.engine.array import T, detach, wrap
 from micrograd_core.errors import DeviceUnavailable
@@ -23,7 +22,7 @@ def from_dlpack(kind: type[T], x: Any, *, device: Any = None, copy: bool | None 
         home = Device("cpu" if name == "cpu" else f"{name}:{index}")
         if "dlpack" not in home.capabilities:
             raise DeviceUnavailable(str(home), "its backend does not take memory through DLPack", "use asarray(...)")
-        handle = member(home.kernels.backend, "from_dlpack")(x)
+        handle = home.kernels.from_dlpack(x)
         out = wrap(kind, handle, home.kernels, home.kernels.dtype(handle), None)
     moved = out if device is None else out.to(device)
     if copy is False and moved is not out:

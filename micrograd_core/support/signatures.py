@@ -41,12 +41,10 @@ class Parameters(NamedTuple):
 
     def function(self, lines: Sequence[str], known: Mapping[str, Any]) -> Callable[..., Any]:
         """A function of them whose body is `lines`, in which `known` names are there; those begin with ``_``."""
-        first, last = ([self._spelled(x) for x in names] for names in (self.positional, self.keyword))
+        spelled = {x: f"{x}=_default_{x}" if x in self.defaults else x for x in (*self.positional, *self.keyword)}
+        first, last = ([spelled[x] for x in names] for names in (self.positional, self.keyword))
         header = ", ".join([*first, *(["*"] if last else []), *last])
         there = {f"_default_{name}": x for name, x in self.defaults.items()} | dict(known)
         exec("\n    ".join([f"def function({header}):", *lines]), there)
         made: Callable[..., Any] = there["function"]
         return made
-
-    def _spelled(self, name: str) -> str:
-        return f"{name}=_default_{name}" if name in self.defaults else name

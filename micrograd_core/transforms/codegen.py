@@ -7,14 +7,13 @@ the arguments, ``v0`` the first handle that the program gives, ``n0`` the first 
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.errors import TraceError
 from micrograd_core.interpreters.host import index_of
+from micrograd_core.support.dumping import dump
 from micrograd_core.transforms.guards import PLAIN, Guard, same
 
 OTHER_ARGUMENTS: Final = "arguments of another kind"
@@ -81,7 +80,7 @@ class Text:
         found = self._names.get(id(x))
         if found is None:
             named = isinstance(x, (BuiltinFunctionType, FunctionType, type))
-            words = (x.__name__ if named else word, type(x).__name__, "object")
+            words = (word, x.__name__ if named else "", type(x).__name__, "object")
             word = next(each for each in words if each.isidentifier() and each.isascii())
             found = self._names[id(x)] = f"{word}_{len(self.scope)}"
             self.scope[found] = x
@@ -90,11 +89,8 @@ class Text:
     def function(self, head: str) -> Callable[..., Any]:
         """What the lines are, under a ``def`` line: it and its names form no cycle."""
         source = "\n    ".join([head, *self.lines]) + "\n"
-        if os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0"):
-            print(
-                f"# call: what Python does around the program, or whether a call is of the kind it is for\n{source}",
-                file=sys.stderr,
-            )
+        about = "# call: what Python does around the program, or whether a call is of the kind it is for"
+        dump(lambda: f"{about}\n{source}")
         exec(compile(source, "<jit>", "exec"), self.scope)
         found: Callable[..., Any] = self.scope.pop(head[4 : head.index("(")])
         return found

@@ -15,10 +15,9 @@ from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.backend import member
 from micrograd_core.compiler.builder import PART
 from micrograd_core.compiler.executor import straight_line
-from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.program import Ref, Step
 from micrograd_core.engine.apply import Recorded
 from micrograd_core.engine.array import detach, storage, wrap
 from micrograd_core.engine.graph import Leaf, Version, is_node, links_of, made_by, parents_of
@@ -45,14 +44,6 @@ class At(NamedTuple):
     place: int
 
 
-class Step(NamedTuple):
-    """One node, whose value has the next place. Operands are `At`, `Ref` (plain values) and numbers."""
-
-    op: str
-    operands: tuple[Any, ...]
-    params: dict[str, Any]
-
-
 class Differentiable:
     """The nodes from leaves to results, and a program of the plain values among their operands.
 
@@ -67,7 +58,7 @@ class Differentiable:
         self._places: dict[int, int] = {}  # by the identities of nodes and leaves
         self._alive: list[Any] = []  # which these are
         self._plain: dict[Ref, None] = {}  # that are wanted
-        self.steps: list[Step | None] = []  # None for what is given
+        self.steps: list[Step | None] = []  # with `At` among operands; the value has the next place; None: it is given
         self.given: list[Any] = []  # the leaves among these; within a rule, places in `outer`
         self.outputs: list[Any] = []
         self.cotangent: Ref | None = None
@@ -270,7 +261,7 @@ class Derivative:
     @cached_property
     def compiled(self) -> Callable[..., Any]:
         """The program as the device compiled it, when it was first needed."""
-        return member(self.kernels.backend, "compile")(self.program)  # type: ignore[no-any-return]
+        return self.kernels.compile(self.program)  # type: ignore[no-any-return]
 
     def node(self, value: Tensor, flat: list[Any], seen: Sequence[Any]) -> Tensor:
         """The result as what the function made of the tensors that record."""

@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.backend import member
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import pack, uint64
 from micrograd_core.engine.array import storage, wrap
@@ -84,7 +83,7 @@ class Replay:
     @cached_property
     def compiled(self) -> Callable[..., Any]:
         """The program as the device compiled it, when it was first needed."""
-        return member(self.kernels.backend, "compile")(self.program)  # type: ignore[no-any-return]
+        return self.kernels.compile(self.program)  # type: ignore[no-any-return]
 
     def run(self, flat: Sequence[Tensor]) -> Any:
         """Run the program on these tensors; `OTHERWISE` where a condition on Python's numbers comes out so."""
