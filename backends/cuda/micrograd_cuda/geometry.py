@@ -124,19 +124,20 @@ def walk(shape: Shape, places: tuple[Place, ...], itemsize: int, result_itemsize
     )
 
 
-class Elementwise(NamedTuple):
-    """One launch of `unary` or `binary`."""
+class Launch(NamedTuple):
+    """One launch of a unit with a thread for each of so many; its last argument is a struct of numbers."""
 
     unit: Unit
-    grid: tuple[int, int]
+    threads: int
+    counter: str
+    numbers: list[int]  # the members of the struct in order; all have the type `counter`
     shape: Shape  # of the result
-    walk: Walk
 
 
 @lru_cache(maxsize=4096)
 def elementwise(
     functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...], result: str = ""
-) -> Elementwise | None:
+) -> Launch | None:
     """The launch that maps `functor` over operands; ``None`` stands for the one that is a Python number.
 
     `scalar` says which that is (``NEITHER``, ``FIRST``, ``SECOND``; empty for functions of one operand). The `result`
@@ -156,22 +157,13 @@ def elementwise(
     kinds = (RESULT[result], scalar) if scalar else (RESULT[result],)
     numbers = map(str, (len(found.shape), found.pack, *found.accesses))
     unit = Unit("binary" if scalar else "unary", (functor, ELEMENT[dtype], *kinds, found.counter, *numbers))
-    return Elementwise(unit, (blocks(found.packs), 1), shape, found)
-
-
-class Placed(NamedTuple):
-    """One launch of `placed`."""
-
-    unit: Unit
-    grid: tuple[int, int]
-    counter: str
-    numbers: list[int]  # the members of the struct Placing
+    return Launch(unit, found.packs, found.counter, found.numbers, shape)
 
 
 @lru_cache(maxsize=4096)
 def placed(
     dtype: str, shape: Shape, key: tuple[tuple[int, int | None, int] | int | None, ...], g: Place
-) -> Placed | None:
+) -> Launch | None:
     """The launch that writes `g` where a resolved key says; ``None`` for more axes than the kernel takes.
 
     Slices are (start, stop, step), as slices themselves have no hash.
@@ -206,20 +198,7 @@ def placed(
     reach = sum(abs(each[3] * each[4]) for each in axes)
     kind = counter(packs, reach, *(each[0] for each in axes))
     unit = Unit("placed", (ELEMENT[dtype], kind, *map(str, (len(axes), pack, width))))
-    return Placed(unit, (blocks(packs), 1), kind, [packs, *(each[k] for k in range(5) for each in axes)])
-
-
-KNOWN_KERNELS: Final = (1, 3, 5, 7)
-"""Square kernels for which convolutions have code of their own; for others the length of a loop is a number."""
-KNOWN_STRIDES: Final = (1, 2)
-"""Strides for which convolutions have code of their own, which need not divide by them."""
-
-
-def window_unit(family: str, element: str, index: str, kernel: Shape, stride: Shape) -> Unit:
-    """The instance of a template of patches. Padding and dilation are never divided by, and stay numbers."""
-    known = kernel[-1] in KNOWN_KERNELS and len({*kernel}) == 1 and stride[-1] in KNOWN_STRIDES and len({*stride}) == 1
-    numbers = (*kernel, *stride) if known else (0, 0, 0, 0)
-    return Unit(family, (element, index, *map(str, numbers)))
+    return Launch(unit, packs, kind, [packs, *(each[k] for k in range(5) for each in axes)], shape)
 
 
 class RowLaunch(NamedTuple):
@@ -338,38 +317,45 @@ def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whol
     return Pieces((str(group), str(pack)), pack, block, grid, piece)
 
 
-KNOWN_POOLINGS: Final = ((2, 2), (3, 2), (3, 1))
-"""Square windows and their strides for which poolings have code of their own."""
+POOLED: Final = ((2, 2), (3, 2), (3, 1))
+KNOWN: Final = {"MEAN": POOLED, "MAXIMUM": POOLED, "PATCHES": tuple((n, s) for n in (1, 3, 5, 7) for s in (1, 2))}
+"""Square windows and their strides that have code of their own, by what is made of a window."""
 
 
 @lru_cache(maxsize=4096)
-def pooling(
-    family: str, maximum: str, element: str, itemsize: int, alignment: int, shape: Shape, lengths: Shape,
-    windows: tuple[Shape, ...],
-) -> tuple[Unit, list[int], int]:  # fmt: skip
-    """The unit, the numbers of its struct, and how many threads have something to do.
+def windows(
+    family: str,
+    kind: str,
+    dtype: str,
+    alignment: int,
+    made: Shape,
+    shape: Shape,
+    lengths: Shape,
+    steps: tuple[Shape, ...],
+) -> Launch:
+    """The launch over windows of an array of `shape` that have so many positions, for a result of the shape `made`.
 
-    `windows` are kernel, stride, padding and dilation. Leading axes along which nothing is pooled count as planes.
+    `steps` are kernel, stride, padding and dilation. Leading axes along which there are no windows count as planes.
     """
     neutral = 1, 1, 0, 1
     planes, sizes, outs = math.prod(shape[:2]), shape[2:], lengths
-    while sizes and (len(sizes) > 2 and all(each[0] == n for each, n in zip(windows, neutral, strict=True))):
-        planes, sizes, outs, windows = planes * sizes[0], sizes[1:], outs[1:], tuple(each[1:] for each in windows)
+    while sizes and (len(sizes) > 2 and all(each[0] == n for each, n in zip(steps, neutral, strict=True))):
+        planes, sizes, outs, steps = planes * sizes[0], sizes[1:], outs[1:], tuple(each[1:] for each in steps)
     missing = 3 - len(sizes)
     sizes, outs = (1,) * missing + sizes, (1,) * missing + outs
-    kernel, stride, padding, dilation = ((n,) * missing + each for each, n in zip(windows, neutral, strict=True))
-    known = missing and (kernel[1], stride[1]) in KNOWN_POOLINGS and dilation == (1, 1, 1)
+    kernel, stride, padding, dilation = ((n,) * missing + each for each, n in zip(steps, neutral, strict=True))
+    known = missing and (kernel[1], stride[1]) in KNOWN[kind] and dilation == (1, 1, 1)
     known = known and kernel[1] == kernel[2] and stride[1] == stride[2]
     numbers = [planes, *sizes, *outs, *kernel, *stride, *padding, *dilation]
     constants = (*kernel[1:], *stride[1:]) if known else (0, 0, 0, 0)
     paired = known and kernel[1] == stride[1] == 2 and not any(padding) and not sizes[2] % 2
-    paired = paired and alignment >= 2 * itemsize
-    index = counter(planes * math.prod(sizes), planes * math.prod(outs), *numbers)
-    unit = Unit(family, (maximum, element, index, *map(str, constants), str(bool(paired)).lower()))
-    if family == "pool":
-        return unit, numbers, planes * math.prod(outs)
-    cells = [ceil_div(n + p, s) if known else n for n, p, s in zip(sizes, padding, stride, strict=True)]
-    return unit, numbers, planes * math.prod(cells)
+    paired = paired and alignment >= 2 * ITEMSIZE[dtype]
+    taps = math.prod(kernel) if kind == "PATCHES" else 1
+    index = counter(planes * math.prod(sizes), planes * math.prod(outs) * taps, *numbers)
+    unit = Unit(family, (kind, ELEMENT[dtype], index, *map(str, constants), str(bool(paired)).lower()))
+    if family == "windows_gradient":
+        outs = tuple(ceil_div(n + p, s) if known else n for n, p, s in zip(sizes, padding, stride, strict=True))
+    return Launch(unit, planes * math.prod(outs), index, numbers, made)
 
 
 # ── statistics over axes that are not the last ones ──────────────────────────────────────────────────────────

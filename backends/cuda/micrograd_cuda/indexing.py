@@ -10,7 +10,18 @@ from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernels, alignment, contiguous, is_number, launch, name_of, of_elements, place, wide
+from micrograd_cuda.operands import (
+    Kernels,
+    alignment,
+    contiguous,
+    is_number,
+    launch,
+    launched,
+    name_of,
+    of_elements,
+    place,
+    wide,
+)
 from micrograd_cuda.plans import planned
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -52,9 +63,7 @@ class Indexing(Kernels):
         found = geometry.placed(name_of(g.dtype), shape, key, place(runtime, g))
         if found is None or not g.size:
             return NotImplemented
-        out = runtime.empty(shape, g.dtype)
-        runtime.bind(found.unit)(found.grid, (out, g, runtime.struct(found.numbers, found.counter)))
-        return out
+        return launched(runtime, found, runtime.empty(shape, g.dtype), g)
 
     @of_elements
     def index_add(self, x: Any, indices: Any, values: Any, *, axis: int) -> Any:

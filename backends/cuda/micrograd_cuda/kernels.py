@@ -20,11 +20,11 @@ from micrograd_cuda.geometry import Place
 from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, place
 from micrograd_cuda.plans import Watched, planned
-from micrograd_cuda.pooling import Pooling
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import Reductions, Rows
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, FUNCTORS, RESULT, Unit, operation_of, variant
+from micrograd_cuda.windows import Windows
 
 OWN: Final = {operation_of(functor): functor for functor in FUNCTORS}
 """Operation to its functor; and by such a name also those for one parameter or one dtype of an operation."""
@@ -65,12 +65,11 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     found["reshape"], found["permute_dims"] = reshape(copy), lambda x, *, axes: x.transpose(axes)
     found |= rows.table()
     norms, indexing = Norms(xp, runtime, reductions, rows, found), Indexing(xp, runtime)
-    convolution = Convolution(xp, runtime, multiply_matrices, found["add"], precision)
-    found |= norms.table() | Random(xp, runtime).table() | indexing.table() | convolution.table()
-    pooling = Pooling(xp, runtime, found["patches_gradient"])
-    found |= pooling.table()
+    windows = Windows(xp, runtime)
+    convolution = Convolution(xp, runtime, multiply_matrices, found["add"], windows, precision)
+    found |= norms.table() | Random(xp, runtime).table() | indexing.table() | windows.table() | convolution.table()
     found |= {"sgd_step": Updates(runtime).sgd, "adam_step": Updates(runtime).adam}
-    owners = reductions, rows, multiply_matrices, norms, indexing, convolution, pooling
+    owners = reductions, rows, multiply_matrices, norms, indexing, windows, convolution
     runtime.owners = {type(each): each for each in (*owners, found["linear"])}
     if runtime.plans is not None:
         runtime.plans.precision = precision
@@ -101,9 +100,13 @@ class Elementwise:
         found = None if halved else geometry.elementwise(variant(functor, dtype), dtype, scalar, places, result)
         if found is None:
             return None
-        walk = found.walk
-        launch = self.runtime.bind(found.unit) if walk.packs else None
-        made = launch, found.grid, found.shape, self.runtime.struct(walk.numbers, walk.counter)
+        launch = self.runtime.bind(found.unit) if found.threads else None
+        made = (
+            launch,
+            (geometry.blocks(found.threads), 1),
+            found.shape,
+            self.runtime.struct(found.numbers, found.counter),
+        )
         if len(self._kept) >= MOST_CACHED:
             self._kept.clear()
         self._kept[key] = made

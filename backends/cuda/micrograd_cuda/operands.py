@@ -10,7 +10,7 @@ from typing import Any
 from micrograd_core.compiler.program import operation
 from micrograd_core.layout import Shape
 from micrograd_core.support.signatures import Parameters
-from micrograd_cuda.geometry import Place, blocks, elementwise, power_of_two
+from micrograd_cuda.geometry import Launch, Place, blocks, elementwise, power_of_two
 from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
@@ -61,6 +61,13 @@ def launch(runtime: CuPyRuntime, unit: Unit, threads: int, *arguments: Any) -> N
     runtime.bind(unit)((blocks(threads), 1), arguments)
 
 
+def launched(runtime: CuPyRuntime, found: Launch, out: Any, *arguments: Any) -> Any:
+    """Fill `out` by a launch whose last argument is a struct, where there is anything to fill."""
+    if out.size:
+        launch(runtime, found.unit, found.threads, out, *arguments, runtime.struct(found.numbers, found.counter))
+    return out
+
+
 def neutral_or_array(xp: Any, runtime: CuPyRuntime, x: Any, neutral: float, shape: Shape, dtype: Any) -> Any:
     """A parameter of this shape, contiguous; a null pointer for the number that changes nothing."""
     if is_number(x):
@@ -90,9 +97,7 @@ def copied(runtime: CuPyRuntime, x: Any) -> Any:
     found = elementwise("Copy", name, "", (place(runtime, x),)) if name in ELEMENT and x.size else None
     if found is None:
         return x.copy()
-    out, walk = runtime.empty(x.shape, x.dtype), found.walk
-    runtime.bind(found.unit)(found.grid, (out, x, runtime.struct(walk.numbers, walk.counter)))
-    return out
+    return launched(runtime, found, runtime.empty(x.shape, x.dtype), x)
 
 
 def contiguous(x: Any, runtime: CuPyRuntime | None = None) -> Any:

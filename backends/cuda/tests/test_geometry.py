@@ -79,7 +79,7 @@ def test_contiguous_operands_become_one_axis_of_packs() -> None:
     same = Place((2, 3, 4), (12, 4, 1), 16)
     found = geometry.elementwise("Add", "float32", "NEITHER", (same, same))
     assert found is not None
-    assert found.walk == geometry.Walk("int", 4, 24, (6,), ((4,), (4,)), (4, 4))
+    assert (found.threads, found.counter, found.numbers) == (6, "int", [6, 24, 6, 4, 4])
     assert found.unit.arguments == ("Add", "float", "float", "NEITHER", "int", "1", "4", "4", "4")
 
 

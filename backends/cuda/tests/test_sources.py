@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import pytest
 
 import nvrtc
+from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry, units
 from micrograd_cuda.geometry import Place
@@ -69,10 +70,6 @@ def row_units(dtype: str) -> Iterator[Unit]:
         yield geometry.instance(family, launch, ELEMENT[dtype], *index, *centered)
 
 
-WINDOWS = (  # counter, kernel, stride
-    ("int", (3, 3), (1, 1)), ("int", (7, 7), (2, 2)), ("int", (2, 5), (3, 1)), ("Long", (3, 3), (1, 1)),
-    ("Long", (2, 5), (3, 1)),
-)  # fmt: skip
 RESIDENT = {
     "softmax_gradient": 2, "log_softmax_gradient": 2, "attention_weights_gradient": 2, "norm_gradient": 2,
     "norm_weight_gradient": 4,
@@ -87,6 +84,10 @@ POOLINGS = (  # what is pooled, kernel, stride, padding
     ((9, 9), (3, 3), (1, 1), (1, 1)), ((4, 9, 9), (2, 3, 5), (1, 2, 3), (1, 1, 0)),
     ((1 << 15, 1 << 15), (4, 4), (4, 4), (0, 0)),
 )  # fmt: skip
+PATCHES = (
+    ((8, 8), (3, 3), (1, 1), (1, 1)), ((9, 9), (7, 7), (2, 2), (3, 3)), ((8, 9), (2, 5), (3, 1), (1, 0)),
+    ((1 << 14, 1 << 15), (3, 3), (1, 1), (1, 1)), ((1 << 14, 1 << 14), (2, 5), (3, 1), (0, 0)),
+)  # fmt: skip
 CHANNELS = (
     ((1000, 128), (0,)),
     ((1000, 63), (0,)),
@@ -96,25 +97,26 @@ CHANNELS = (
 )
 
 
+def windows_unit(family: str, kind: str, dtype: str, size: Shape, kernel: Shape, stride: Shape, padding: Shape) -> Unit:
+    steps = kernel, stride, padding, (1,) * len(kernel)
+    lengths = lengths_of(family, size, *steps)
+    return geometry.windows(family, kind, dtype, 16, (), (2, 3, *size), lengths, steps).unit
+
+
 def other_units(dtype: str) -> Iterator[Unit]:
     """All that have no shape among their arguments, and sums of columns."""
     element, itemsize = ELEMENT[dtype], geometry.ITEMSIZE[dtype]
     total = "float64" if dtype == "float64" else "float32"
     for name, family in FAMILIES.items():
-        if name in ("im2col", "col2im"):
-            for counter, kernel, stride in WINDOWS:
-                yield geometry.window_unit(name, element, counter, kernel, stride)
-        elif name == "placed":
+        if name == "placed":
             for shape, key, strides in PLACED:
                 found = geometry.placed(dtype, shape, key, Place((2,) * len(strides), strides, 16))
                 assert found is not None
                 yield found.unit
-        elif family.file == "pooling":
-            for shape, kernel, stride, padding in POOLINGS:
-                outs = lengths_of(name, shape, kernel, stride, padding, (1,) * len(kernel))
-                windows = kernel, stride, padding, (1,) * len(kernel)
-                for maximum in ("true", "false"):
-                    yield geometry.pooling(name, maximum, element, itemsize, 16, (2, 3, *shape), outs, windows)[0]
+        elif family.file == "windows":
+            for kind in geometry.KNOWN:
+                for shape, kernel, stride, padding in PATCHES if kind == "PATCHES" else POOLINGS:
+                    yield windows_unit(name, kind, dtype, shape, kernel, stride, padding)
         elif name == "merge_moments":
             yield Unit(name, (ELEMENT[total],), 1024)
         elif family.file == "channels":
@@ -184,8 +186,7 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
         made = nvrtc.compile_text(units.text(unit), architecture, OPTIONS)
         REPORT.append(f"{name}, {architecture}: {made.registers}, {made.spilled}, {made.shared}")
         assert made.registers * unit.block <= 65536, f"{name} has too many registers for its block"
-        called = (family, unit.arguments[1:3]) == ("col2im", ("Long", "0"))
-        called = called or (family, unit.arguments[3:4]) == ("pool_gradient", ("0",))
+        called = (family, unit.arguments[3:4]) == ("windows_gradient", ("0",))
         if element(unit) != "double" and not called:
             most = 8 if FAMILIES[family].file == "channels" else 0  # around the divisions for a thread's channels, once
             assert made.spilled <= most, f"{name} spills {made.spilled} bytes"
@@ -277,27 +278,27 @@ def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, dtype: str)
     assert launch.grid[0] * 2 * 4 * 2 <= rows * geometry.ITEMSIZE[dtype] * 2  # sums written and read; both operands
 
 
-@pytest.mark.parametrize("family", ["im2col", "col2im"])
+@pytest.mark.parametrize("family", ["windows", "windows_gradient"])
 def test_patches_divide_for_a_window_and_not_for_each_of_its_taps(family: str) -> None:
     """As often for 49 taps as for 9, and never by a stride of 2."""
     counts = []
     for kernel, stride in (((3, 3), (1, 1)), ((7, 7), (2, 2)), ((2, 5), (3, 1))):
-        unit = geometry.window_unit(family, "float", "int", kernel, stride)
+        unit = windows_unit(family, "PATCHES", "float32", (9, 9), kernel, stride, (0, 0))
         ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
         counts.append(len(re.findall(r"\b(?:div|rem)\.", ptx)))
-    # im2col is there twice, with the images inside and outside; dilations are divided by strides before all loops.
-    assert counts[0] == counts[1] == (5 if family == "im2col" else 2)
-    assert counts[2] == (5 if family == "im2col" else 7)
+    # Patches are there twice, with the images inside and outside; dilations are divided by strides before all loops.
+    assert counts[0] == counts[1] == (6 if family == "windows" else 2)
+    assert counts[2] == (5 if family == "windows" else 9)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_patches_of_three_by_three_take_few_instructions(dtype: str) -> None:
-    """Two ways through im2col, of which a thread takes one for nine elements; col2im adds nine for each of its own."""
-    for family, most in (("im2col", 40), ("col2im", 240)):
-        ptx = nvrtc.compile_text(
-            units.text(geometry.window_unit(family, ELEMENT[dtype], "int", (3, 3), (1, 1))), "sm_90", OPTIONS
-        ).ptx
-        assert len(INSTRUCTION.findall(ptx.partition("{")[2])) / (9 if family == "im2col" else 1) <= most
+    """For each of the nine elements that a thread writes; a gradient adds nine for each of its own."""
+    for family, most in (("windows", 40), ("windows_gradient", 240)):
+        unit = windows_unit(family, "PATCHES", dtype, (9, 9), (3, 3), (1, 1), (1, 1))
+        ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
+        found = len(INSTRUCTION.findall(ptx.partition("{")[2])) / (9 if family == "windows" else 1)
+        assert found <= most
 
 
 def test_a_mistake_in_a_source_is_seen() -> None:
