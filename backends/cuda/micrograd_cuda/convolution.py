@@ -10,7 +10,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.network.convolution import transposed_size
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda.cudnn import NO_TENSOR_CORES, Convolved, math_type
-from micrograd_cuda.geometry import ITEMSIZE
+from micrograd_cuda.geometry import ITEMSIZE, Steps
 from micrograd_cuda.operands import Kernel, Kernels, contiguous, copied, is_number, name_of, planned_of_elements
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.windows import Windows
@@ -106,9 +106,7 @@ class Convolution(Kernels):
     conv_transpose2d = conv_transpose3d = conv_transpose1d
     conv2d_weight_gradient = conv3d_weight_gradient = conv1d_weight_gradient
 
-    def _direct(
-        self, made: str, shapes: tuple[Shape, ...], x: Any, y: Any, groups: int, steps: tuple[Shape, ...]
-    ) -> Any:
+    def _direct(self, made: str, shapes: tuple[Shape, Shape, Shape], x: Any, y: Any, groups: int, steps: Steps) -> Any:
         """Without patches; ``None`` where there is no cuDNN, or it has no such convolution."""
         dtype, runtime = name_of(x.dtype), self.runtime
         kind = math_type(dtype, self.precision())
@@ -118,9 +116,9 @@ class Convolution(Kernels):
         run = runtime.convolve(call)
         if run is None:
             return None
-        given = [z if z.flags.c_contiguous and not runtime.address(z) % 16 else copied(runtime, z) for z in (x, y)]
+        x, y = (z if z.flags.c_contiguous and not runtime.address(z) % 16 else copied(runtime, z) for z in (x, y))
         out = runtime.empty(call.shape, x.dtype)
-        return out if run(*given, out) else None
+        return out if run(x, y, out) else None
 
     # products
 

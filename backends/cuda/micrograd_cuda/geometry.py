@@ -322,25 +322,23 @@ KNOWN: Final = {"MEAN": POOLED, "MAXIMUM": POOLED, "PATCHES": tuple((n, s) for n
 """Square windows and their strides that have code of their own, by what is made of a window."""
 
 
+Steps = tuple[Shape, Shape, Shape, Shape]
+"""Of windows: kernel, stride, padding and dilation."""
+
+
 @lru_cache(maxsize=4096)
 def windows(
-    family: str,
-    kind: str,
-    dtype: str,
-    alignment: int,
-    made: Shape,
-    shape: Shape,
-    lengths: Shape,
-    steps: tuple[Shape, ...],
+    family: str, kind: str, dtype: str, alignment: int, made: Shape, shape: Shape, lengths: Shape, steps: Steps
 ) -> Launch:
     """The launch over windows of an array of `shape` that have so many positions, for a result of the shape `made`.
 
-    `steps` are kernel, stride, padding and dilation. Leading axes along which there are no windows count as planes.
+    A leading axis along which there are no windows counts as planes; not of patches, whose taps come before it.
     """
     neutral = 1, 1, 0, 1
     planes, sizes, outs = math.prod(shape[:2]), shape[2:], lengths
-    while sizes and (len(sizes) > 2 and all(each[0] == n for each, n in zip(steps, neutral, strict=True))):
-        planes, sizes, outs, steps = planes * sizes[0], sizes[1:], outs[1:], tuple(each[1:] for each in steps)
+    if kind != "PATCHES" and len(sizes) > 2 and all(each[0] == n for each, n in zip(steps, neutral, strict=True)):
+        planes, sizes, outs = planes * sizes[0], sizes[1:], outs[1:]
+        steps = steps[0][1:], steps[1][1:], steps[2][1:], steps[3][1:]
     missing = 3 - len(sizes)
     sizes, outs = (1,) * missing + sizes, (1,) * missing + outs
     kernel, stride, padding, dilation = ((n,) * missing + each for each, n in zip(steps, neutral, strict=True))

@@ -8,6 +8,7 @@ from typing import Any, Final
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
+from micrograd_cuda.geometry import Steps
 from micrograd_cuda.operands import Kernels, alignment, contiguous, launched, name_of, planned_of_elements
 
 MOST_READ: Final = 1024
@@ -49,7 +50,7 @@ class Windows(Kernels):
         """(batch, channels, *kernel, *positions)."""
         return self.patched(x, (kernel_size, stride, padding, dilation), fill)
 
-    def patched(self, x: Any, steps: tuple[Shape, ...], fill: float = 0.0, *, images_inside: bool = False) -> Any:
+    def patched(self, x: Any, steps: Steps, fill: float = 0.0, *, images_inside: bool = False) -> Any:
         """(batch, channels, *kernel, *positions), or with `images_inside` (channels, *kernel, batch, *positions)."""
         (images, channels, *size), kernel = x.shape, steps[0]
         lengths = lengths_of("patches", tuple(size), *steps)
@@ -64,7 +65,7 @@ class Windows(Kernels):
         """Back to (batch, channels, *size), each element the sum of the patches it was in."""
         return self.added(g, size, (kernel_size, stride, padding, dilation))
 
-    def added(self, g: Any, size: Shape, steps: tuple[Shape, ...]) -> Any:
+    def added(self, g: Any, size: Shape, steps: Steps) -> Any:
         """What is the same for all elements of a window, as in the gradient of a mean, is not written out before."""
         rank, shape = len(size), (*g.shape[:2], *size)
         kind, lengths = "PATCHES", g.shape[2 + rank :]
