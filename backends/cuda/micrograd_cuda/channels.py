@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
-from micrograd_cuda.geometry import ChannelLaunch, Channels, ceil_div
+from micrograd_cuda.geometry import Channels, Pieces, ceil_div
 from micrograd_cuda.operands import (
     Kernel,
     Kernels,
     alignment,
     contiguous,
+    element,
     is_number,
     name_of,
     neutral_or_array,
@@ -20,12 +21,9 @@ from micrograd_cuda.operands import (
     wide,
 )
 from micrograd_cuda.plans import planned
-from micrograd_cuda.rows import FUNCTORS, Reductions, Rows
+from micrograd_cuda.rows import FUNCTORS, MERGED, Reductions, Rows
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
-
-MERGED: Final = 1024
-"""Threads of the block that merges statistics."""
 
 
 class Norms(Kernels):
@@ -61,14 +59,13 @@ class Norms(Kernels):
         axes = (0, *range(2, len(x.shape)))
         return axes, self._channels(x, axes)
 
-    def _launch(self, of: Channels, *arrays: Any) -> tuple[ChannelLaunch, tuple[int, int, int, int]]:
+    def _launch(self, of: Channels, *arrays: Any) -> tuple[Pieces, tuple[int, int, int, int]]:
         """The launch over arrays that lie alike, and what all its kernels are told."""
         launch = geometry.channel_launch(of, arrays[0].dtype.itemsize, alignment(self.runtime, *arrays))
         return launch, (of.rows, of.columns, launch.run, launch.piece)
 
-    def _run(self, family: str, of: Channels, launch: ChannelLaunch, x: Any, *arguments: Any) -> None:
-        unit = geometry.instance(family, launch, ELEMENT[name_of(x.dtype)], str(of.planes).lower())
-        self.runtime.bind(unit)(launch.grid, arguments)
+    def _run(self, family: str, of: Channels, launch: Pieces, x: Any, *arguments: Any) -> None:
+        self.run(family, launch, (element(x), str(of.planes).lower()), *arguments)
 
     def _moments(self, x: Any, axes: Shape, of: Channels) -> Any:
         """(2, channels): means, and sums of squares of what deviates; kept for whoever asks next."""
@@ -114,7 +111,7 @@ class Norms(Kernels):
         known = moments[0], moments[1], 1 / of.length, eps
         self._run("channel_sums", of, launch, given, partial, cotangent, given, *known, *numbers)
         if launch.parts > 1:
-            return self.reductions.matrices(partial, 2, launch.parts, of.number, dtype)
+            partial = self.reductions.channels(partial, Channels(False, launch.parts, of.number, 2), dtype, whole=True)
         return partial.reshape(2, of.number)
 
     def _narrow(self, x: Any, dtype: Any) -> Any:
@@ -214,7 +211,7 @@ class Norms(Kernels):
                 found = self._known(name, x, tuple(range(len(x.shape))) if axis is None else axis)
                 if found is not None:
                     return found.reshape(reduced_shape(x.shape, axis, keepdims))
-            return self._reduced(name, x, axis, keepdims)
+            return self.reductions.reduced(name, x, axis, keepdims)
 
         return kernel
 
@@ -226,29 +223,6 @@ class Norms(Kernels):
             return found and found()
         remembered.keep((x,), facts, found, made=False)
         return self._narrow(found[0], x.dtype)
-
-    @planned
-    def _reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool) -> Any:
-        axes = tuple(sorted(axis or ()))
-        inside = 0 < len(axes) < len(x.shape) and name_of(x.dtype) in ELEMENT and x.size and x.flags.c_contiguous
-        of = geometry.channels(x.shape, axes) if inside else None
-        if of is None or not of.planes:
-            return self.reductions.reduced(name, x, axis, keepdims)
-        found = self._planes(x, of, FUNCTORS[name], float(of.length) if name == "mean" else 1.0)
-        return found.reshape(reduced_shape(x.shape, axis, keepdims))
-
-    def _planes(self, x: Any, of: Channels, functor: str, divisor: float) -> Any:
-        """In one launch or two."""
-        launch, numbers = self._launch(of, x)
-        several = launch.parts > 1
-        dtype = wide(self.xp, x.dtype) if several else x.dtype
-        partial = self.runtime.empty((launch.parts, of.number), dtype)
-        names = ELEMENT[name_of(x.dtype)], ELEMENT[name_of(dtype)]
-        unit = geometry.instance("reduce_planes", launch, functor, *names)
-        self.runtime.bind(unit)(launch.grid, (partial, x, 1.0 if several else divisor, *numbers))
-        if not several:
-            return partial[0]
-        return self.reductions.columns(partial, launch.parts, of.number, x.dtype, functor, divisor, whole=True)
 
     def variance(self, name: str) -> Kernel:
         """From the moments, which a normalisation then has; of last axes in float64."""

@@ -266,37 +266,19 @@ def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: i
 class Pieces(NamedTuple):
     """How a reduction is shared out along what is reduced: each block, or group of threads, takes a piece of it."""
 
-    arguments: tuple[str, ...]  # of the templates of ``reductions.cuh``, after those of their own
+    arguments: tuple[str, ...]  # of the templates, after those of their own
     pack: int
-    block: int
     grid: tuple[int, int]
-    piece: int  # rows, or columns, of one
-
-    @property
-    def pieces(self) -> int:
-        """How many partial results there are of each."""
-        return self.grid[1]
+    piece: int  # rows of a band, packs of a channel's part, or columns
+    parts: int  # how many partial results there are of each
+    block: int = BLOCK
+    run: int = 1  # of planes in packs, or batches
 
 
 @lru_cache(maxsize=4096)
-def instance(family: str, launch: RowLaunch | Pieces | ChannelLaunch, *arguments: str) -> Unit:
+def instance(family: str, launch: RowLaunch | Pieces, *arguments: str) -> Unit:
     """The instance of a template; `arguments` are those before the launch's."""
     return Unit(family, (*arguments, *launch.arguments), launch.block)
-
-
-@lru_cache(maxsize=4096)
-def column_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whole: bool = False) -> Pieces:
-    """Blocks take 32 packs of columns and a band of rows, 8 at a time, or 32 of a single band where that is `whole`.
-
-    Enough bands that some 2000 blocks are under way, each of at least 256 rows; the same for a shape on every GPU. A
-    single band is for the sum of a few hundred rows or of bands.
-    """
-    pack = power_of_two(columns, max(alignment // itemsize, 1))
-    across, height = ceil_div(columns, 32 * pack), 32 if whole else 8
-    bands = 1 if whole else max(1, min(ceil_div(rows, 256), ceil_div(2048, across)))
-    band = max(1, ceil_div(rows, bands))
-    bands = max(1, ceil_div(rows, band))
-    return Pieces((str(pack), str(height)), pack, 32 * height, (across, bands), band)
 
 
 @lru_cache(maxsize=4096)
@@ -314,7 +296,7 @@ def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whol
     most = 1 if whole else max(1, min(ceil_div(2048, across), columns // (group * pack * 16), 1024))
     piece = ceil_div(ceil_div(columns, most), group * pack) * group * pack
     grid = blocks(rows * group, block), ceil_div(columns, piece)
-    return Pieces((str(group), str(pack)), pack, block, grid, piece)
+    return Pieces((str(group), str(pack)), pack, grid, piece, grid[1], block)
 
 
 POOLED: Final = ((2, 2), (3, 2), (3, 1))
@@ -396,41 +378,23 @@ def channels(shape: Shape, axes: Shape) -> Channels | None:
     return None
 
 
-class ChannelLaunch(NamedTuple):
-    """How statistics of channels are shared out among blocks of ``channels.cuh``."""
-
-    counter: str
-    pack: int
-    grid: tuple[int, int]
-    piece: int  # rows of a band, or packs of a channel's part
-    parts: int
-    run: int  # in packs, or batches
-    block: int = BLOCK
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """Of the templates of ``channels.cuh``, after those of their own."""
-        return self.counter, str(self.pack)
-
-
 @lru_cache(maxsize=4096)
-def channel_launch(of: Channels, itemsize: int, alignment: int) -> ChannelLaunch:
-    """Enough parts that some 2000 blocks are under way, none of which has little to do; by the shape only."""
-    index = counter(of.number * of.length)
+def channel_launch(of: Channels, itemsize: int, alignment: int, least: int = 128, block: int = BLOCK) -> Pieces:
+    """Columns in parts of at least so many rows, planes in parts of some packs a thread; at most some 2000 blocks.
+
+    The same for a shape on every GPU.
+    """
+    pack = power_of_two(of.run if of.planes else of.columns, max(alignment // itemsize, 1))
     if of.planes:
-        pack = power_of_two(of.run, max(alignment // itemsize, 1))
-        run = of.run // pack
-        packs = of.rows * run
-        parts = max(1, min(ceil_div(2048, of.columns), packs // (4 * BLOCK)))
-        piece = ceil_div(packs, parts)
-        parts = ceil_div(packs, piece)
-        return ChannelLaunch(index, pack, (of.columns, parts), piece, parts, run)
-    pack = power_of_two(of.columns, max(alignment // itemsize, 1))
-    across = ceil_div(of.columns, 32 * pack)
-    parts = max(1, min(ceil_div(of.rows, 128), ceil_div(2048, across * of.run)))
-    piece = ceil_div(of.rows, parts)
-    parts = ceil_div(of.rows, piece)
-    return ChannelLaunch(index, pack, (across, parts * of.run), piece, parts, of.run)
+        across, batches, run, length = of.columns, 1, of.run // pack, of.rows * of.run // pack
+        most = length // (4 * block)
+    else:
+        across, batches, run, length = ceil_div(of.columns, 32 * pack), of.run, of.run, of.rows
+        most = ceil_div(length, least)
+    piece = ceil_div(length, max(1, min(most, ceil_div(2048, across * batches))))
+    parts = ceil_div(length, piece)
+    index = counter(of.number * of.length)
+    return Pieces((index, str(pack)), pack, (across, parts * batches), piece, parts, block, run)
 
 
 def segment(count: int) -> int:

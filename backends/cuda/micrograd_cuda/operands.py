@@ -10,7 +10,7 @@ from typing import Any
 from micrograd_core.compiler.program import operation
 from micrograd_core.layout import Shape
 from micrograd_core.support.signatures import Parameters
-from micrograd_cuda.geometry import Launch, Place, blocks, elementwise, power_of_two
+from micrograd_cuda.geometry import Launch, Pieces, Place, RowLaunch, blocks, elementwise, instance, power_of_two
 from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
@@ -31,6 +31,10 @@ class Kernels:
     def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
         self.xp, self.runtime = xp, runtime
 
+    def run(self, family: str, launch: RowLaunch | Pieces, own: tuple[str, ...], *arguments: Any) -> None:
+        """Launch the instance of a template; `own` are its arguments before those of the launch."""
+        self.runtime.bind(instance(family, launch, *own))(launch.grid, arguments)
+
     def table(self) -> dict[str, Kernel]:
         """The kernels by operation."""
         return {name: getattr(self, name) for name in vars(type(self)) if is_operation(name)}
@@ -40,6 +44,11 @@ class Kernels:
 def name_of(dtype: Any) -> str:
     """Of a dtype; NumPy's own attribute puts it together anew each time, which costs more than a launch."""
     return str(dtype.name)
+
+
+def element(x: Any) -> str:
+    """What the sources call the dtype of an array of floats."""
+    return ELEMENT[name_of(x.dtype)]
 
 
 def of_elements(kernel: Kernel) -> Kernel:

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
-from micrograd_cuda.geometry import Pieces, RowLaunch
+from micrograd_cuda.geometry import Channels
 from micrograd_cuda.operands import (
     Kernels,
     alignment,
     contiguous,
     copied,
+    element,
     is_number,
     last,
     name_of,
@@ -33,13 +34,18 @@ MANY: Final = 128
 """Columns of which a block of threads has something to do, all of its own or most."""
 SMALL: Final = 2**16
 """Elements of a matrix that costs a launch rather than time."""
+FEW: Final = 256
+"""Rows of which there are no partial sums."""
+MERGED: Final = 1024
+"""Threads of the block that merges what others have found."""
 FUNCTORS: Final = {"sum": "Sum", "mean": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
-"""Operation to what ``reductions.cuh`` does with two elements."""
+"""Operation to what kernels do with two elements."""
 
 
 class Reductions(Kernels):
-    """Along leading axes (as in the gradient of a bias) by columns, along others by rows, for which they come last."""
+    """Leading axes (as in the gradient of a bias) by columns, planes as they lie, others by rows: these come last."""
 
+    @planned
     def reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool) -> Any:
         """As the standard's function; a result has the dtype of the operand."""
         axes, functor = tuple(range(len(x.shape))) if axis is None else axis, FUNCTORS[name]
@@ -51,36 +57,34 @@ class Reductions(Kernels):
                 options["dtype"] = self.xp.complex128  # parts of a long product overflow where all of it does not
             return getattr(self.xp, name)(x, axis=axis, keepdims=keepdims, **options).astype(x.dtype, copy=False)
         length = math.prod(x.shape[each] for each in axes)
-        others, divisor = x.size // length, float(length) if name == "mean" else 1.0
-        if len(axes) < len(x.shape) and sorted(axes) == list(range(len(axes))) and x.flags.c_contiguous:
-            out = self.columns(x, length, others, x.dtype, functor, divisor)
+        divisor = float(length) if name == "mean" else 1.0
+        of = geometry.channels(x.shape, tuple(sorted(axes))) if x.flags.c_contiguous else None
+        if of is not None and (of.planes or of.run == 1):
+            out = self.channels(x, of, x.dtype, functor, divisor)
         else:
-            out = self.rows(last(x, axes, self.runtime), others, length, x.dtype, functor, divisor)
+            out = self.rows(last(x, axes, self.runtime), x.size // length, length, x.dtype, functor, divisor)
         return out.reshape(reduced_shape(x.shape, axis, keepdims))
 
-    def columns(
-        self, x: Any, rows: int, columns: int, dtype: Any, functor: str = "Sum", divisor: float = 1.0,
-        *, whole: bool = False,
-    ) -> Any:  # fmt: skip
-        """Of the columns of a (rows, columns) matrix, in one launch or two; with `whole` in one, for sums of blocks."""
-        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x), whole=whole)
-        if launch.pieces > 1:
-            partial = self._empty((launch.pieces, columns), dtype)
-            self._run("reduce_columns", launch, partial, x, rows, columns, launch.piece, functor)
-            return self.columns(partial, launch.pieces, columns, dtype, functor, divisor, whole=True)
-        out = self.runtime.empty((columns,), dtype)
-        return self._run("reduce_columns", launch, out, x, rows, columns, launch.piece, functor, divisor)
+    def channels(
+        self, x: Any, of: Channels, dtype: Any, functor: str = "Sum", divisor: float = 1.0, *, whole: bool = False
+    ) -> Any:
+        """Of columns or planes, in one launch or two; with `whole` in one, for some hundred rows."""
+        facts = (of.rows, MERGED) if whole else (FEW,)
+        launch = geometry.channel_launch(of, x.dtype.itemsize, alignment(self.runtime, x), *facts)
+        several = launch.parts > 1
+        found = self.runtime.empty((launch.parts, of.number), wide(self.xp, dtype) if several else dtype)
+        own = functor, element(x), element(found), str(of.planes).lower(), str(launch.block)
+        numbers = of.rows, of.columns, launch.run, launch.piece
+        self.run("reduce_channels", launch, own, found, x, 1.0 if several else divisor, *numbers)
+        return self.merged(found, dtype, functor, divisor)
 
-    def _empty(self, shape: Shape, dtype: Any) -> Any:
-        """For partial results, which are not rounded."""
-        return self.runtime.empty(shape, wide(self.xp, dtype))
-
-    def matrices(self, x: Any, count: int, rows: int, columns: int, dtype: Any) -> Any:
-        """Sums of the columns of so many (rows, columns) matrices after each other, of a few hundred rows each."""
-        launch = geometry.column_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
-        launch = launch._replace(grid=(launch.grid[0], count))
-        out = self.runtime.empty((count, columns), dtype)
-        return self._run("reduce_columns", launch, out, x, count * rows, columns, rows, "Sum")
+    def merged(self, found: Any, dtype: Any, functor: str = "Sum", divisor: float = 1.0) -> Any:
+        """Partial results, (parts, channels), as one."""
+        if len(found) == 1:
+            return found[0]
+        return self.channels(
+            found, Channels(False, found.shape[0], found.shape[1], 1), dtype, functor, divisor, whole=True
+        )
 
     def relu_gradient(self, elementwise: Any) -> Any:
         """The gradient of relu; of a matrix its columns are added up on the way, for the bias that comes next.
@@ -94,7 +98,7 @@ class Reductions(Kernels):
                 kept, sums = self._relu_gradient(g, out)
                 if kept is not None:
                     dtype = kept.dtype  # what is remembered must not keep the array itself
-                    self.runtime.remembered.keep((kept,), (0,), lambda: self._total(sums, dtype), made=True)
+                    self.runtime.remembered.keep((kept,), (0,), lambda: self.merged(sums, dtype), made=True)
                     return kept
             return elementwise(g, out)
 
@@ -107,37 +111,24 @@ class Reductions(Kernels):
             return None, None
         if name_of(g.dtype) not in ELEMENT or not (g.flags.c_contiguous and out.flags.c_contiguous):
             return None, None
-        (rows, columns), empty, dtype = g.shape, self.runtime.empty, g.dtype
-        launch = geometry.column_launch(rows, columns, dtype.itemsize, alignment(self.runtime, g, out))
-        kept, several = empty(g.shape, dtype), launch.pieces > 1
-        to = self._empty((launch.pieces, columns), dtype) if several else empty((columns,), dtype)
-        names = ELEMENT[name_of(dtype)], ELEMENT[name_of(to.dtype)]
-        run = self.runtime.bind(geometry.instance("relu_gradient_columns", launch, *names))
-        run(launch.grid, (to, kept, g, out, rows, columns, launch.piece))
+        (rows, columns), empty, dtype, start = g.shape, self.runtime.empty, g.dtype, alignment(self.runtime, g, out)
+        launch = geometry.channel_launch(Channels(False, rows, columns, 1), dtype.itemsize, start, FEW)
+        total = wide(self.xp, dtype) if launch.parts > 1 else dtype
+        kept, to = empty(g.shape, dtype), empty((launch.parts, columns), total)
+        numbers = rows, columns, launch.run, launch.piece
+        self.run("relu_gradient_columns", launch, (element(g), element(to)), to, kept, g, out, *numbers)
         return kept, to
 
-    def _total(self, sums: Any, dtype: Any) -> Any:
-        return self.columns(sums, sums.shape[0], sums.shape[1], dtype) if len(sums.shape) > 1 else sums
-
-    def rows(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float) -> Any:
-        """Of the rows of a (rows, columns) matrix, in one launch or two."""
-        launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x))
-        if launch.pieces > 1:
-            partial = self._empty((rows, launch.pieces), dtype)
-            x = self._run("reduce_rows", launch, partial, x, rows, columns, launch.piece, functor)
-            columns = launch.pieces
-            launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, 16, whole=True)
-        out = self.runtime.empty((rows,), dtype)
-        return self._run("reduce_rows", launch, out, x, rows, columns, launch.piece, functor, divisor)
-
-    def _run(
-        self, family: str, launch: Pieces, out: Any, x: Any, rows: int, columns: int, part: int, functor: str,
-        divisor: float = 1.0,
-    ) -> Any:  # fmt: skip
-        names = functor, ELEMENT[name_of(x.dtype)], ELEMENT[name_of(out.dtype)]
-        run = self.runtime.bind(geometry.instance(family, launch, *names))
-        run(launch.grid, (out, x, divisor, rows, columns, part))
-        return out
+    def rows(
+        self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float, *, whole: bool = False
+    ) -> Any:
+        """Of the rows of a (rows, columns) matrix, in one launch or two; with `whole` in one."""
+        launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x), whole=whole)
+        several = launch.parts > 1
+        found = self.runtime.empty((rows, launch.parts), wide(self.xp, dtype) if several else dtype)
+        numbers = 1.0 if several else divisor, rows, columns, launch.piece
+        self.run("reduce_rows", launch, (functor, element(x), element(found)), found, x, *numbers)
+        return self.rows(found, rows, launch.parts, dtype, functor, divisor, whole=True) if several else found
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -172,13 +163,8 @@ class Rows(Kernels):
         rows, runtime = first.size // columns, self.runtime
         start = alignment(runtime, out, *(each for each in operands if hasattr(each, "shape")))
         launch = geometry.row_launch(rows, columns, name_of(first.dtype), resident, start, peel=peel)
-        self._call(family, launch, first.dtype, (out, *operands, rows, columns), *arguments)
+        self.run(family, launch, (element(first), *arguments), out, *operands, rows, columns)
         return out
-
-    def _call(self, family: str, launch: RowLaunch, dtype: Any, values: tuple[Any, ...], *arguments: str) -> None:
-        """Launch the instance of a template for a dtype, with `arguments` of its own."""
-        unit = geometry.instance(family, launch, ELEMENT[name_of(dtype)], *arguments)
-        self.runtime.bind(unit)(launch.grid, values)
 
     def _along(
         self, family: str, operands: tuple[Any, ...], axes: Shape, more: tuple[Any, ...] = (), *arguments: str
@@ -239,7 +225,7 @@ class Rows(Kernels):
             mask, facts, read = self._mask(mask, shape, launch.pack)
         where, targets = runtime.struct(facts, "Long"), shape[-2] if is_causal else 0
         values = out, x, mask if masked else 0, where, targets, rows, columns
-        self._call("attention_weights", launch, dtype, values, kind, str(read))
+        self.run("attention_weights", launch, (element(x), kind, str(read)), *values)
         return out
 
     def _mask(self, mask: Any, shape: Shape, pack: int) -> tuple[Any, list[int], int]:
@@ -283,7 +269,7 @@ class Rows(Kernels):
         out, partial = runtime.empty((), dtype), runtime.empty((2 * grid[0],), total)
         statistics = runtime.empty((2 * count + 1,), total)
         arguments = out, losses, statistics, partial, runtime.counter(), rows, numbers, ignored, int(mean)
-        self._call("cross_entropy", launch._replace(grid=grid), dtype, (*arguments, count, columns), index)
+        self.run("cross_entropy", launch._replace(grid=grid), (element(rows), index), *arguments, count, columns)
         return losses if reduction == "none" else out, statistics
 
     @of_elements
@@ -314,7 +300,7 @@ class Rows(Kernels):
         g, out, count = contiguous(g, runtime), runtime.empty(rows.shape, dtype), rows.size // columns
         launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, out, rows), peel=True)
         values = out, g, statistics, rows, numbers, int(g.size > 1), int(mean), ignored, count, columns
-        self._call("cross_entropy_gradient", launch, dtype, values, index)
+        self.run("cross_entropy_gradient", launch, (element(rows), index), *values)
         return self._back(out, (1 if len(x.shape) > 1 else 0,))
 
     # normalisation: layers are centered, root mean squares are not
@@ -372,8 +358,8 @@ class Rows(Kernels):
         start = alignment(runtime, g, rows)
         launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
         partial = runtime.empty((sums, launch.grid[0], columns), wide(self.xp, x.dtype))
-        self._call(
-            "norm_weight_gradient", launch, x.dtype, (partial, g, rows, eps, x.size // columns, columns), centered
-        )
-        found = self.reductions.matrices(partial, sums, launch.grid[0], columns, x.dtype)
-        return found[0].reshape(shape), found[1] if sums == 2 else None
+        given = partial, g, rows, eps, x.size // columns, columns
+        self.run("norm_weight_gradient", launch, (element(x), centered), *given)
+        of = Channels(False, launch.grid[0], columns, sums)
+        found = self.reductions.channels(partial, of, x.dtype, whole=True).reshape(sums, *shape)
+        return found[0], found[1].reshape(columns) if sums == 2 else None

@@ -562,8 +562,8 @@ def test_a_step_with_batch_norm_and_pooling_moves_nothing_for_them(jitted: bool,
     between = [i for i, name in enumerate(names) if pooled[i] or "channel" in name]
     inside = names[between[0] : between[-1] + 1]
     assert not [name for name in inside if "cupy_copy" in name or "PATCHES" in name], inside
-    counts = {part: sum(part in name for name in names) for part in ("channel_", "reduce_planes")}
-    assert (sum(pooled), counts) == (4, {"channel_": 8, "reduce_planes": 1}), names
+    counts = {part: sum(part in name for name in names) for part in ("channel_", "reduce_channels")}
+    assert (sum(pooled), counts) == (4, {"channel_": 8, "reduce_channels": 1}), names
 
 
 @pytest.mark.parametrize("name", ["RMSprop", "Lion"])

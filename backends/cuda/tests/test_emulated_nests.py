@@ -172,7 +172,7 @@ def test_the_gradient_of_relu_takes_the_sum_of_the_bias_on_the_way(
     names = kernels(recorded(jitted))
     assert sum("relu_gradient_columns" in name for name in names) == 1
     assert not any("ReluGradient" in name for name in names)
-    assert sum("reduce_columns" in name for name in names) == (rows > 256)
+    assert sum("reduce_channels" in name for name in names) == (rows > 256)
 
 
 def test_what_is_spread_is_read_as_it_was(gpu: Device, recorded: Any) -> None:

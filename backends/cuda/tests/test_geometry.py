@@ -166,12 +166,12 @@ def test_rows_are_shared_out_completely(columns: int, dtype: str) -> None:
 @pytest.mark.parametrize("rows", [1, 255, 256, 257, 8192, 1_000_000])
 @pytest.mark.parametrize("columns", [1, 32, 33, 4096])
 def test_bands_cover_all_rows(rows: int, columns: int, whole: bool) -> None:
-    launch = geometry.column_launch(rows, columns, 4, 16, whole=whole)
-    assert launch.piece * launch.pieces >= rows
-    assert launch.piece * (launch.pieces - 1) < rows
+    launch = geometry.channel_launch(geometry.Channels(False, rows, columns, 1), 4, 16, rows if whole else 256)
+    assert launch.piece * launch.parts >= rows
+    assert launch.piece * (launch.parts - 1) < rows
     assert launch.grid[0] * 32 * launch.pack >= columns
     assert columns % launch.pack == 0
-    assert launch.pieces <= (1 if whole else 4096)
+    assert launch.parts <= (1 if whole else 4096)
 
 
 def test_the_struct_of_an_optimisers_tensors_fits_a_kernels_parameters() -> None:

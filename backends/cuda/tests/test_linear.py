@@ -91,7 +91,7 @@ def test_the_sum_of_relus_gradient_is_there_before_it_is_asked_for(rows: int) ->
     kept: list[Any] = []
     assert families(lambda: kept.append(kernels.relu_gradient(g, out))) in (["relu_gradient_columns"], [])
     np.testing.assert_array_equal(fetched(kept[0]), expected)
-    last = ["reduce_columns"] * (rows > 256)
+    last = ["reduce_channels"] * (rows > 256)
     assert families(lambda: kept.append(kernels.sum(kept[0], axis=(0,), keepdims=True))) in (last, [])
     np.testing.assert_array_equal(fetched(kept[1]), expected.sum(axis=0, keepdims=True))
     again = kernels.sum(kept[0], axis=(0,), keepdims=False)  # memory of its own: a result is its owner's

@@ -88,7 +88,7 @@ def test_sums_over_rows_in_one_launch_or_two(rows: int, columns: int, dtype: str
     x = Tensor(a, device=DEVICE, requires_grad=False)
     launched = Launches()
     near(x.sum(axis=0), a.astype("float64").sum(axis=0), dtype, 40)
-    assert launched.are(*["reduce_columns"] * (1 if rows <= 256 else 2))
+    assert launched.are(*["reduce_rows" if rows == 1 else "reduce_channels"] * (1 if rows <= 256 else 2))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -107,7 +107,7 @@ def test_the_gradient_of_relu_is_added_up_as_it_is_computed(rows: int, columns: 
     np.testing.assert_allclose(
         total.astype("float64"), expected.sum(axis=0, dtype="float64"), rtol=TOLERANCE[dtype] * 40, atol=1e-2
     )
-    assert launched.are("relu_gradient_columns", *["reduce_columns"] * (rows > 256))
+    assert launched.are("relu_gradient_columns", *["reduce_channels"] * (rows > 256))
 
 
 # ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
@@ -135,7 +135,7 @@ def test_gradients_of_a_norms_weight_and_bias_are_one_read_of_each_operand(
     cotangent = Tensor(g, device=DEVICE, requires_grad=False)
     launched = Launches()
     out.backward(cotangent)
-    assert launched.are("norm_weight_gradient", "reduce_columns")
+    assert launched.are("norm_weight_gradient", "reduce_channels")
     assert weight.grad is not None
     near(weight.grad, weight_gradient(name, g.astype("float64"), a.astype("float64"), 1e-3), dtype, 40)
     if name == "layer_norm":

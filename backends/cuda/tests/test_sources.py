@@ -124,11 +124,14 @@ def other_units(dtype: str) -> Iterator[Unit]:
                 of = geometry.channels(shape, axes)
                 assert of is not None
                 launch = geometry.channel_launch(of, itemsize, 16)
-                if name != "reduce_planes":
-                    yield geometry.instance(name, launch, element, str(of.planes).lower())
-                elif of.planes:
-                    yield geometry.instance(name, launch, "Sum", element, ELEMENT[total])
-                    yield geometry.instance(name, launch, "Max", element, element)
+                planes = str(of.planes).lower()
+                if name == "relu_gradient_columns" and not of.planes:
+                    yield geometry.instance(name, launch, element, ELEMENT[total])
+                elif name == "reduce_channels":
+                    yield geometry.instance(name, launch, "Sum", element, ELEMENT[total], planes, "256")
+                    yield geometry.instance(name, launch, "Max", element, element, planes, "256")
+                elif name != "relu_gradient_columns":
+                    yield geometry.instance(name, launch, element, planes)
         elif family.file not in ("elementwise", "rows", "reductions") and name not in (*UNTYPED, *KEYED):
             index = ["Long"] if name == "gather" else []
             packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []
@@ -138,14 +141,14 @@ def other_units(dtype: str) -> Iterator[Unit]:
         yield Unit("row_starts", (key,))
         yield Unit("row_keys", (key, "short"))
     for columns in (4096, 4097):
+        of = geometry.Channels(False, 100, columns, 1)
+        launch = geometry.channel_launch(of, geometry.ITEMSIZE[total], 16, 100, 1024)
+        yield geometry.instance("reduce_channels", launch, "Sum", ELEMENT[total], element, "false", "1024")
         for rows, kind, result, whole in (
             (100_000, dtype, total, False),
             (100, dtype, dtype, False),
             (100, total, dtype, True),
         ):
-            launch = geometry.column_launch(rows, columns, geometry.ITEMSIZE[kind], 16, whole=whole)
-            yield geometry.instance("reduce_columns", launch, "Sum", ELEMENT[kind], ELEMENT[result])
-            yield geometry.instance("relu_gradient_columns", launch, ELEMENT[kind], ELEMENT[result])
             pieces = geometry.piece_launch(100, rows, geometry.ITEMSIZE[kind], 16, whole=whole)
             functor = "Max" if columns == 4096 else "Product"
             yield geometry.instance("reduce_rows", pieces, functor, ELEMENT[kind], ELEMENT[result])
@@ -227,7 +230,7 @@ def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_gradient_of_relu_loads_before_it_stores(dtype: str) -> None:
     """Four rows at a time: two loads each, and only then four stores."""
-    launch = geometry.column_launch(2**16, 4096, geometry.ITEMSIZE[dtype], 16)
+    launch = geometry.channel_launch(geometry.Channels(False, 2**16, 4096, 1), geometry.ITEMSIZE[dtype], 16)
     unit = geometry.instance("relu_gradient_columns", launch, ELEMENT[dtype], "float")
     ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
     order = "".join(each[0] for each in re.findall(r"\b(ld|st)\.global\b", ptx))

@@ -10,7 +10,7 @@
 constexpr int CHANNEL_BLOCK = 256;
 
 // One thread's share: V neighbours at a time, from `from` on. `channel` is that of the first of them.
-template <bool PLANES, class Index, int V> struct Part {
+template <bool PLANES, class Index, int V, int BLOCK = CHANNEL_BLOCK> struct Part {
     Index from, end, step, channel, channels, part, parts, run, columns;
     Long start;
 
@@ -28,14 +28,14 @@ template <bool PLANES, class Index, int V> struct Part {
             channel = static_cast<Index>(blockIdx.x);
             channels = this->columns;
             from = first + static_cast<Index>(threadIdx.x);
-            step = CHANNEL_BLOCK;
+            step = BLOCK;
             start = static_cast<Long>(channel) * this->run * V;
         } else {
             const Index column = (static_cast<Index>(blockIdx.x) * 32 + static_cast<Index>(threadIdx.x % 32)) * V;
             channel = batch * this->columns + column;
             channels = static_cast<Index>(run) * this->columns;  // `run` is the number of batches here
             from = column < this->columns ? first + static_cast<Index>(threadIdx.x / 32) : end;
-            step = CHANNEL_BLOCK / 32;
+            step = BLOCK / 32;
             start = static_cast<Long>(batch) * rows * columns + column;
         }
     }
@@ -265,13 +265,24 @@ KERNEL void channel_norm_gradient(
     });
 }
 
-// ── sums and their like of planes ───────────────────────────────────────────────────────────────────────────────
+// ── sums, products, extremes ────────────────────────────────────────────────────────────────────────────────────
 
-// (parts, channels). At the end comes the division that makes a sum a mean.
-template <class R, class T, class O, class Index, int V>
-KERNEL void reduce_planes(O* to, const T* x, double divisor, Long rows, Long columns, Long run, Long piece) {
+// What the threads have found for their channels: (parts, channels). At the end comes the division that makes a sum a mean.
+template <class R, bool PLANES, int BLOCK, class O, class A, int V, class P>
+__device__ __forceinline__ void tell(O* to, const P& part, A (&own)[V], double divisor) {
+    meet<PLANES, V, BLOCK>(own, [](A x, A y) { return R::of(x, y); });
+    if (!part.tells()) return;
+    constexpr int WIDTH = PLANES ? 1 : V;
+    Pack<O, WIDTH> found;
+#pragma unroll
+    for (int v = 0; v < WIDTH; ++v) found.at[v] = narrowed<O>(own[v] / static_cast<A>(divisor));
+    store<O, WIDTH>(to + static_cast<Long>(part.part) * part.channels + part.channel, found);
+}
+
+template <class R, class T, class O, bool PLANES, int BLOCK, class Index, int V>
+KERNEL void reduce_channels(O* to, const T* x, double divisor, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
-    const Part<true, Index, V> part(rows, columns, run, piece);
+    const Part<PLANES, Index, V, BLOCK> part(rows, columns, run, piece);
     A own[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) own[v] = R::template first<A>();
@@ -285,7 +296,30 @@ KERNEL void reduce_planes(O* to, const T* x, double divisor, Long rows, Long col
             for (int v = 0; v < V; ++v) own[v] = R::of(own[v], values[v]);
         }
     });
-    meet<true, V>(own, [](A x, A y) { return R::of(x, y); });
-    if (threadIdx.x == 0)
-        to[static_cast<Long>(part.part) * part.channels + part.channel] = narrowed<O>(own[0] / static_cast<A>(divisor));
+    tell<R, PLANES, BLOCK>(to, part, own, divisor);
+}
+
+// The gradient of relu is kept, and the sums of its columns: g where it gave more than 0, which is `x` here.
+template <class T, class O, class Index, int V>
+KERNEL void relu_gradient_columns(
+    O* to, T* kept, const T* g, const T* x, Long rows, Long columns, Long run, Long piece) {
+    typedef Wide<T> A;
+    const Part<false, Index, V> part(rows, columns, run, piece);
+    A own[V] = {};
+    const auto read = [&](Long at) { return Both<T, V>{load<T, V>(g + at), load<T, V>(x + at)}; };
+    part.template each<4>(read, [&](const auto& places, const auto& packs) {
+        constexpr int N = sizeof(packs) / sizeof(packs[0]);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            A gradient[V], given[V];
+            widen_all(packs[k].g, gradient);
+            widen_all(packs[k].x, given);
+#pragma unroll
+            for (int v = 0; v < V; ++v) gradient[v] = given[v] > 0 ? gradient[v] : A(0);
+            store<T, V>(kept + places[k], narrow_all<T>(gradient));
+#pragma unroll
+            for (int v = 0; v < V; ++v) own[v] += widen(narrowed<T>(gradient[v]));
+        }
+    });
+    tell<Sum, false, CHANNEL_BLOCK>(to, part, own, 1);
 }

@@ -1,76 +1,7 @@
-// Sums, products and extremes of the columns or the rows of a contiguous matrix: each block takes a band of rows, or a
-// piece of some, and a second launch what the blocks have found. Which elements a thread takes, and in which order,
-// depends on the shape only. At the end comes the division that makes a sum a mean.
+// Sums, products and extremes of the rows of a contiguous matrix: each block takes a piece of some, and a second launch what
+// the blocks have found. Which elements a thread takes, and in which order, depends on the shape only. At the end comes the
+// division that makes a sum a mean.
 #include "common.cuh"
-
-// HEIGHT rows at a time, in each a pack of V columns per lane: neighbours read neighbours. `read` gives what lies at a place,
-// `made` the pack to add of that. Of some rows all is read before the first is made, which may store: no load goes past that.
-template <class R, class T, class O, int V, int HEIGHT, class F, class M>
-__device__ __forceinline__ void columns_of(O* to, double divisor, Long rows, Long columns, Long band, F read, M made) {
-    typedef Wide<T> A;
-    __shared__ A partial[HEIGHT][32][V];
-    const int lane = static_cast<int>(threadIdx.x % 32), y = static_cast<int>(threadIdx.x / 32);
-    const Long column = (static_cast<Long>(blockIdx.x) * 32 + lane) * V;
-    const Long first = static_cast<Long>(blockIdx.y) * band, last = first + band < rows ? first + band : rows;
-    A total[V];
-#pragma unroll
-    for (int v = 0; v < V; ++v) total[v] = R::template first<A>();
-    if (column < columns) {
-        constexpr int TOGETHER = 4;
-        const auto add = [&](Long at, const auto& found) {
-            A wide[V];
-            widen_all(made(at, found), wide);
-#pragma unroll
-            for (int v = 0; v < V; ++v) total[v] = R::of(total[v], wide[v]);
-        };
-        Long row = first + y;
-        for (; row + (TOGETHER - 1) * HEIGHT < last; row += TOGETHER * HEIGHT) {
-            decltype(read(Long())) found[TOGETHER];
-#pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) found[i] = read((row + i * HEIGHT) * columns + column);
-#pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) add((row + i * HEIGHT) * columns + column, found[i]);
-        }
-#pragma unroll 1
-        for (; row < last; row += HEIGHT) add(row * columns + column, read(row * columns + column));
-    }
-#pragma unroll
-    for (int v = 0; v < V; ++v) partial[y][lane][v] = total[v];
-    __syncthreads();
-    if (y > 0 || column >= columns) return;
-    Pack<O, V> found;
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-#pragma unroll
-        for (int other = 1; other < HEIGHT; ++other) total[v] = R::of(total[v], partial[other][lane][v]);
-        found.at[v] = narrowed<O>(total[v] / static_cast<A>(divisor));
-    }
-    store<O, V>(to + static_cast<Long>(blockIdx.y) * columns + column, found);
-}
-
-template <class R, class T, class O, int V, int HEIGHT>
-KERNEL void reduce_columns(O* to, const T* x, double divisor, Long rows, Long columns, Long band) {
-    columns_of<R, T, O, V, HEIGHT>(to, divisor, rows, columns, band, [&](Long at) { return load<T, V>(x + at); },
-                                    [](Long, const Pack<T, V>& pack) { return pack; });
-}
-
-// The gradient of relu is kept, and summed: g where it gave more than 0.
-template <class T, class O, int V, int HEIGHT>
-KERNEL void relu_gradient_columns(
-    O* to, T* kept, const T* g, const T* out, Long rows, Long columns, Long band) {
-    struct Two { Pack<T, V> g, out; };
-    const auto read = [&](Long at) { return Two{load<T, V>(g + at), load<T, V>(out + at)}; };
-    columns_of<Sum, T, O, V, HEIGHT>(to, 1, rows, columns, band, read, [&](Long at, const Two& found) {
-        Wide<T> gradient[V], given[V];
-        widen_all(found.g, gradient);
-        widen_all(found.out, given);
-#pragma unroll
-        for (int v = 0; v < V; ++v) gradient[v] = given[v] > 0 ? gradient[v] : Wide<T>(0);
-        const Pack<T, V> pack = narrow_all<T>(gradient);
-        store<T, V>(kept + at, pack);
-        return pack;
-    });
-}
 
 // G threads take a piece of a row, so many columns from blockIdx.y * piece on.
 template <class R, class T, class O, int G, int V>
