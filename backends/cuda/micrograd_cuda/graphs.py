@@ -24,10 +24,6 @@ MOST_CAPTURES: Final = 8
 """After so many of one program, whose calls are too different, it is no more captured."""
 
 
-class Refused(Exception):
-    """What a program does cannot be part of a graph."""
-
-
 class Loan:
     """Memory of a graph, as long as somebody holds what it was given out as."""
 
@@ -200,11 +196,8 @@ class Graphed:
             for i, x in enumerate(inputs)
         ]
         self._targets = {j: x.array for j, x in self._twins.items()} if other else {}
-        runtime, uploads = self.backend.runtime, self.backend.uploads
-        with (
-            cupy.cuda.using_allocator(self._allocate), stream, uploads.refused(Refused),
-            runtime.capturing(stream, self._workspace),
-        ):  # fmt: skip
+        capturing = self.backend.runtime.capturing(stream, self._workspace)
+        with cupy.cuda.using_allocator(self._allocate), stream, capturing:
             stream.begin_capture()
             try:
                 outputs = list(self._plain(*places))

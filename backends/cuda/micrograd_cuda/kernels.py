@@ -16,7 +16,6 @@ from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_cuda import gemm, geometry
 from micrograd_cuda.channels import Norms
 from micrograd_cuda.convolution import Convolution
-from micrograd_cuda.geometry import Place
 from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, place
 from micrograd_cuda.plans import Watched, planned
@@ -92,24 +91,23 @@ class Elementwise:
         self.xp, self.runtime = xp, runtime
         self._kept: dict[Any, Any] = {}
 
-    def _launch(
-        self, key: Any, functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...], result: str = ""
-    ) -> Any:
-        """(function, grid, shape of the result, struct); the function is ``None`` for an empty result."""
-        halved = dtype == "float64" and result in ("float16", "bfloat16")  # which the namespace rounds once
-        found = None if halved else geometry.elementwise(variant(functor, dtype), dtype, scalar, places, result)
+    def _made(self, key: Any, functor: str, dtype: Any, scalar: str, operands: tuple[Any, ...], result: str) -> Any:
+        """(function, grid, shape of the result, struct); the function is ``None`` for an empty result.
+
+        ``None`` where the kernels do not apply: float64 is rounded to halves by the namespace, once.
+        """
+        name = name_of(dtype)
+        if name not in ELEMENT or (name == "float64" and result in ("float16", "bfloat16")):
+            return None
+        places = tuple(None if is_number(each) else place(self.runtime, each) for each in operands)
+        found = geometry.elementwise(variant(functor, name), name, scalar, places, result)
         if found is None:
             return None
         launch = self.runtime.bind(found.unit) if found.threads else None
-        made = (
-            launch,
-            (geometry.blocks(found.threads), 1),
-            found.shape,
-            self.runtime.struct(found.numbers, found.counter),
-        )
+        struct = self.runtime.struct(found.numbers, found.counter)
         if len(self._kept) >= MOST_CACHED:
             self._kept.clear()
-        self._kept[key] = made
+        self._kept[key] = made = launch, (geometry.blocks(found.threads), 1), found.shape, struct
         return made
 
     def unary(self, functor: str, otherwise: Kernel = _refused, result: Any = None) -> Kernel:
@@ -120,12 +118,9 @@ class Elementwise:
         def kernel(x: Any) -> Any:
             dtype = x.dtype
             key = functor, name, dtype, x.shape, x.strides, address(x) % 16
-            made = kept.get(key)
+            made = kept.get(key) or self._made(key, functor, dtype, "", (x,), name)
             if made is None:
-                if name_of(dtype) in ELEMENT:
-                    made = self._launch(key, functor, name_of(dtype), "", (place(runtime, x),), name)
-                if made is None:
-                    return otherwise(x)
+                return otherwise(x)
             launch, grid, shape, struct = made
             out = empty(shape, result or dtype)
             if launch is not None:
@@ -152,13 +147,9 @@ class Elementwise:
                 if dtype is None or getattr(y, "dtype", None) != dtype:
                     return otherwise(x, y)
                 key = functor, dtype, x.shape, x.strides, address(x) % 16, y.shape, y.strides, address(y) % 16
-            made = kept.get(key)
+            made = kept.get(key) or self._made(key, functor, dtype, scalar, (x, y), name)
             if made is None:
-                if name_of(dtype) in ELEMENT:
-                    places = tuple(None if is_number(each) else place(runtime, each) for each in (x, y))
-                    made = self._launch(key, functor, name_of(dtype), scalar, places, name)
-                if made is None:
-                    return otherwise(x, y)
+                return otherwise(x, y)
             launch, grid, shape, struct = made
             if out is None:
                 out = empty(shape, result or dtype)

@@ -94,23 +94,21 @@ class Reductions(Kernels):
 
         def kernel(g: Any, out: Any) -> Any:
             shape: Shape = getattr(out, "shape", ())
-            if len(shape) == 2 and (shape[1] >= MANY or out.size <= SMALL) and shape == getattr(g, "shape", ()):
-                kept, sums = self._relu_gradient(g, out)
-                if kept is not None:
-                    dtype = kept.dtype  # what is remembered must not keep the array itself
-                    self.runtime.remembered.keep((kept,), (0,), lambda: self.merged(sums, dtype), made=True)
-                    return kept
-            return elementwise(g, out)
+            if len(shape) != 2 or shape != getattr(g, "shape", ()) or not (shape[1] >= MANY or out.size <= SMALL):
+                return elementwise(g, out)
+            flat = out.size and g.flags.c_contiguous and out.flags.c_contiguous
+            if not flat or g.dtype != out.dtype or name_of(g.dtype) not in ELEMENT:
+                return elementwise(g, out)
+            kept, sums = self._relu_gradient(g, out)
+            dtype = kept.dtype  # what is remembered must not keep the array itself
+            self.runtime.remembered.keep((kept,), (0,), lambda: self.merged(sums, dtype), made=True)
+            return kept
 
         return kernel
 
     @planned
     def _relu_gradient(self, g: Any, out: Any) -> tuple[Any, Any]:
-        """The gradient, and sums of its columns, as many as there are bands of rows; of others ``None``."""
-        if g.shape != out.shape or len(g.shape) != 2 or g.dtype != out.dtype or not g.size:
-            return None, None
-        if name_of(g.dtype) not in ELEMENT or not (g.flags.c_contiguous and out.flags.c_contiguous):
-            return None, None
+        """The gradient, and sums of its columns, as many as there are bands of rows."""
         (rows, columns), empty, dtype, start = g.shape, self.runtime.empty, g.dtype, alignment(self.runtime, g, out)
         launch = geometry.channel_launch(Channels(False, rows, columns, 1), dtype.itemsize, start, FEW)
         total = wide(self.xp, dtype) if launch.parts > 1 else dtype

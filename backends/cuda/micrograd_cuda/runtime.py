@@ -11,7 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Final
 from weakref import ref
@@ -100,33 +100,38 @@ class CapturedProducts(Library):
     def __init__(self, version: int, device: int) -> None:
         super().__init__(ctypes.CDLL(f"libcublas.so.{version // 10000}"), "cublasCreate_v2")  # CuPy has loaded it
         self.lock, self.handle = self._lock, self._handle.value or 0
-        for name, types in (("cublasGemmEx", GEMM), ("cublasGemmStridedBatchedEx", BATCHED_GEMM)):
-            getattr(self._library, name).argtypes = [KINDS[each] for each in types]  # numbers are handed on as they are
+        for name, types in CALLED.items():
+            spelled = f"cublas{name[0].upper()}{name[1:]}"
+            getattr(self._library, spelled).argtypes = [
+                KINDS[each] for each in types
+            ]  # numbers are handed on as they are
+            setattr(self, name, partial(self._call, spelled))
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Of products from here on."""
         pointer = ctypes.c_void_p
         self._call("cublasSetStream_v2", self._handle, pointer(stream))
         self._call("cublasSetWorkspace_v2", self._handle, pointer(workspace), ctypes.c_size_t(size))
-        self.setMathMode(self.handle, 0)
-
-    def setMathMode(self, handle: int, mode: int) -> None:  # noqa: N802
-        """As CuPy's."""
-        self._call("cublasSetMathMode", ctypes.c_void_p(handle), mode)
-
-    def gemmEx(self, *arguments: int) -> None:  # noqa: N802
-        """As CuPy's."""
-        self._call("cublasGemmEx", *arguments)
-
-    def gemmStridedBatchedEx(self, *arguments: int) -> None:  # noqa: N802
-        """As CuPy's."""
-        self._call("cublasGemmStridedBatchedEx", *arguments)
+        self._call("cublasSetMathMode", self.handle, 0)
 
 
 KINDS: Final = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
-GEMM: Final = "piiiiippiipiippiiii"
-BATCHED_GEMM: Final = "piiiiippiilpiilppiiliii"
-"""The types of arguments."""
+CALLED: Final = {
+    "gemmEx": "piiiiippiipiippiiii",
+    "gemmStridedBatchedEx": "piiiiippiilpiilppiiliii",
+    "setMathMode": "pi",
+}
+"""Functions by the names that CuPy has for them, and the types of their arguments."""
+
+
+@cache
+def one_and_zero(dtype: str) -> tuple[int, int, Any]:
+    """Addresses of the factors of the product and of what was there before, in the type cuBLAS computes in."""
+    import numpy as np
+
+    numbers = np.array([1, 0], {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype))
+    address: int = numbers.ctypes.data
+    return address, address + numbers.itemsize, numbers  # which keeps them alive
 
 
 class CuPyRuntime:
@@ -146,7 +151,6 @@ class CuPyRuntime:
         self._struct = pointer_class(cupy)
         self._units: dict[Unit, Launch] = {}
         self._captured: dict[int, tuple[Any, int]] = {}  # cuBLAS, and its handle, of threads that capture
-        self._factors: dict[str, tuple[int, int, Any]] = {}
         self._counters: dict[tuple[int, int], Any] = {}  # by what work is in order with
         self.remembered = Remembered(self._scope)
         self._version: int | None = None  # of cuBLAS
@@ -217,14 +221,6 @@ class CuPyRuntime:
                 del self._captured[threading.get_ident()]
                 self.remembered.forget()  # each launch computes anew what nobody else has
 
-    def _one_and_zero(self, dtype: str) -> tuple[int, int, Any]:
-        """Addresses of the factors of the product and of what was there before, in the type cuBLAS computes in."""
-        import numpy as np
-
-        numbers = np.array([1, 0], {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype))
-        address: int = numbers.ctypes.data
-        return address, address + numbers.itemsize, numbers  # which keeps them alive
-
     def view(self, x: Any, offset: int, shape: Shape, strides: Shape) -> Any:
         """An array in the memory of another one, so many bytes from its first element; strides are in bytes."""
         return self.array(shape, x.dtype, x.data + offset, strides)
@@ -234,10 +230,7 @@ class CuPyRuntime:
 
         On the current stream. With `call.batches` of 1 as plain products.
         """
-        factors = self._factors.get(dtype)
-        if factors is None:
-            factors = self._factors[dtype] = self._one_and_zero(dtype)
-        one, zero, _ = factors
+        one, zero, _ = one_and_zero(dtype)
         address, kind, a, b, itemsize = self.address, TYPE[dtype], call.first, call.second, ITEMSIZE[dtype]
         turned, other, (m, n, k) = int(a.transposed), int(b.transposed), call[:3]
         captured, cublas, handle_of = self._captured, self.cublas, self.cupy.cuda.device.get_cublas_handle

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from threading import get_ident
 from typing import Any, Final, NamedTuple
 
@@ -36,63 +35,6 @@ def asked_bytes(message: str) -> int | None:
     return int(found[1].replace(",", "")) if found else None
 
 
-class Guarded(ArrayAPIBackend):
-    """A backend that says in our words when the array library lacks memory."""
-
-    exhausted: tuple[type[Exception], ...] = ()
-    """What the array library raises for a lack of memory."""
-
-    holding: Mapping[int, Any] = {}
-    """Threads for which `hold` is to be called after each kernel."""
-
-    @cached_property
-    def _guarded(self) -> dict[str, tuple[Any, Any]]:
-        """What is guarded, and how, by operation."""
-        return {}
-
-    def kernel(self, op: str) -> Callable[..., Any] | None:
-        """One of the kernels, or the namespace's function."""
-        found = super().kernel(op)
-        if found is None:
-            return None
-        kept = self._guarded.get(op)  # optimisers ask for theirs at each step
-        if kept is None or kept[0] is not found:
-            kept = self._guarded[op] = found, self.guarded(found)
-        return kept[1]
-
-    def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """`kernel`, and our words for a lack of memory."""
-        exhausted, holding = self.exhausted, self.holding
-        parameters = Parameters.of(kernel)
-        if parameters is not None:
-            known = {"_kernel": kernel, "_exhausted": exhausted, "_holding": holding, "_backend": self}
-            lines = (
-                f"try: _result = _kernel({parameters.given()})",
-                "except _exhausted as _error: raise _backend.out_of_memory(_error) from _error",
-                f"if _holding: _backend.hold(({', '.join([*parameters.positional, ''])}))",
-                "return _result",
-            )
-            return parameters.function(lines, known)
-
-        def guarded(*operands: Any, **params: Any) -> Any:
-            try:
-                result = kernel(*operands, **params)
-            except exhausted as error:
-                raise self.out_of_memory(error) from error
-            if holding:
-                self.hold(operands)
-            return result
-
-        return guarded
-
-    def hold(self, operands: tuple[Any, ...]) -> None:
-        """Keep what a kernel reads that may not have run yet."""
-
-    def out_of_memory(self, error: Exception) -> OutOfMemory:
-        """With what was asked."""
-        return OutOfMemory(self.device, asked_bytes(str(error)))
-
-
 MOST_HELD: Final = 256
 """Calls whose operands a stream of its own keeps before the streams around it are told to wait for them."""
 
@@ -109,7 +51,7 @@ class Level(NamedTuple):
         self.outer.wait_event(self.inner.record())
 
 
-class CUDABackend(Guarded):
+class CUDABackend(ArrayAPIBackend):
     """One GPU, through CuPy."""
 
     capabilities = frozenset({
@@ -119,8 +61,8 @@ class CUDABackend(Guarded):
 
     def __init__(self, cupy: Any, xp: Any, errstate: Callable[..., Any], index: int) -> None:
         self.cupy, self.index = cupy, index
+        self._guarded: dict[str, tuple[Any, Any]] = {}  # what is guarded, and how, by operation
         self.holding: dict[int, list[Level]] = {}  # streams of their own by thread, the innermost last
-        self.exhausted = (cupy.cuda.memory.OutOfMemoryError,)
         self.runtime = CuPyRuntime(cupy)
         dtypes = {name: cupy.dtype(name) for name in DTYPES if name != "bfloat16"}
         try:
@@ -158,9 +100,44 @@ class CUDABackend(Guarded):
             (cupy.zeros((), "float16") + 1).get()
             return cls(cupy, xp, errstate, index)
 
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """One of the kernels, or the namespace's function."""
+        found = super().kernel(op)
+        if found is None:
+            return None
+        kept = self._guarded.get(op)  # optimisers ask for theirs at each step
+        if kept is None or kept[0] is not found:
+            kept = self._guarded[op] = found, self.guarded(found)
+        return kept[1]
+
+    def _worded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """`kernel`, and our words for a lack of memory."""
+        exhausted, holding = self.cupy.cuda.memory.OutOfMemoryError, self.holding
+        parameters = Parameters.of(kernel)
+        if parameters is not None:
+            known = {"_kernel": kernel, "_exhausted": exhausted, "_holding": holding, "_backend": self}
+            lines = (
+                f"try: _result = _kernel({parameters.given()})",
+                "except _exhausted as _error: raise _backend.out_of_memory(_error) from _error",
+                f"if _holding: _backend.hold(({', '.join([*parameters.positional, ''])}))",
+                "return _result",
+            )
+            return parameters.function(lines, known)
+
+        def guarded(*operands: Any, **params: Any) -> Any:
+            try:
+                result = kernel(*operands, **params)
+            except exhausted as error:
+                raise self.out_of_memory(error) from error
+            if holding:
+                self.hold(operands)
+            return result
+
+        return guarded
+
     def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """On this GPU, whichever is current; where there is one only, at no cost."""
-        single = super().guarded(kernel)
+        single = self._worded(kernel)
         if not self._several:
             return single
         current, device = self.cupy.cuda.runtime.getDevice, self.cupy.cuda.Device

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import get_ident
 from typing import Any, Final
 
 from micrograd_core.layout import Shape
@@ -28,20 +25,13 @@ class Uploads:
         self.pinned = cupy.cuda.PinnedMemoryPool()
         self._reading: deque[tuple[Any, Any]] = deque()  # event, pinned memory: in the order of the copies
         self._lock = threading.RLock()
-        self._refusing: tuple[int, type[Exception]] | None = None
 
-    @contextmanager
-    def refused(self, error: type[Exception]) -> Iterator[None]:
-        """Meanwhile this thread's copies raise: nobody would keep for a graph what they read."""
-        self._refusing = get_ident(), error
-        try:
-            yield
-        finally:
-            self._refusing = None
-
-    def _refuse(self) -> None:
-        if self._refusing is not None and self._refusing[0] == get_ident():
-            raise self._refusing[1]
+    def _stream(self) -> Any:
+        """The current one, unless it captures: nobody would keep for a graph what a copy has to do with on the host."""
+        stream = self.cupy.cuda.get_current_stream()
+        if stream.is_capturing():
+            raise RuntimeError("copies from and to the host cannot be part of a CUDA graph")
+        return stream
 
     def _collect(self) -> None:
         """Give back what has been read."""
@@ -53,12 +43,11 @@ class Uploads:
         """A fresh array with the C-order elements in `data`."""
         import numpy as np
 
-        self._refuse()
+        stream = self._stream()
         out = self.cupy.ndarray(shape, dtype)
         if not out.nbytes:
             return out
         flat = np.frombuffer(data, np.uint8)
-        stream = self.cupy.cuda.get_current_stream()
         self._collect()
         staged = self.pinned.malloc(flat.nbytes)
         np.frombuffer(staged, np.uint8, flat.nbytes)[:] = flat
@@ -71,9 +60,7 @@ class Uploads:
         """C-order bytes of an array, whatever its strides."""
         import numpy as np
 
-        self._refuse()
-        source = self.cupy.ascontiguousarray(x)
-        stream = self.cupy.cuda.get_current_stream()
+        stream, source = self._stream(), self.cupy.ascontiguousarray(x)
         if source.nbytes <= SMALL:
             flat = np.empty(source.nbytes, np.uint8)
         else:

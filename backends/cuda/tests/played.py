@@ -9,16 +9,16 @@ import numpy as np
 
 from host import Arrays, HostRuntime
 from micrograd_core import plugins
+from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.amp import matmul_precision
 from micrograd_core.ops import TABLE
 from micrograd_core.plugins import hookimpl
 from micrograd_cpu.storage import DTYPES, CPUBackend
 from micrograd_cpu.transfer import from_host
 from micrograd_cuda.kernels import table
-from micrograd_cuda.storage import Guarded
 
 
-class PlayedBackend(Guarded):
+class PlayedBackend(ArrayAPIBackend):
     """NumPy arrays, aligned as a GPU's memory is; the kernels and launches of the cuda backend."""
 
     capabilities = frozenset({"complex", "random", "strided"})
