@@ -551,7 +551,7 @@ template <class A, int V> __device__ __forceinline__ void add_to(A* sums, const 
 }
 
 // Sums over the rows that a block takes: of g * h, a row of `to` for each block, and then, for what is CENTERED and has a
-// bias, of g. `reduce_columns` adds those rows up. Each operand is read once, for both sums. A thread keeps those of its
+// bias, of g. `reduce_channels` adds those rows up. Each operand is read once, for both sums. A thread keeps those of its
 // columns; of rows too long for that, which are a block's alone, they are in `to`.
 template <class T, bool CENTERED, int G, int ITEMS, int V>
 KERNEL void norm_weight_gradient(
