@@ -40,6 +40,9 @@ CASES: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any]]] = {
         {"stride": 2, "output_padding": 1},
     ),
     "one bias": ("conv2d", [(1, 1, 4, 4), (2, 1, 2, 2), ()], {}),
+    "in space": ("conv3d", [(2, 2, 4, 5, 6), (4, 1, 2, 3, 2), (4,)], {"groups": 2, "stride": (1, 2, 1), "padding": 1}),
+    "in space, flat": ("conv3d", [(2, 2, 3, 5, 5), (3, 2, 1, 3, 3), (3,)], {"padding": (0, 1, 1)}),
+    "in space, transposed": ("conv_transpose3d", [(2, 4, 2, 3, 2), (4, 3, 1, 3, 2), (3,)], {"stride": (1, 2, 2)}),
     "no image": ("conv2d", [(0, 2, 4, 4), (2, 2, 2, 2), (2,)], {}),
 }
 

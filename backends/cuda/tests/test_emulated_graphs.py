@@ -245,3 +245,16 @@ def test_what_cannot_be_captured_runs_as_ever(name: str, gpu: Device, boot: Any,
         assert [jitted(x).tolist() for _ in range(5)] == [f(x).tolist()] * 5
     assert boot.count("graph launch") == before
     assert (x + 1.0)[0, 0].item() == 3.0
+
+
+def test_copies_from_and_to_the_host_are_no_part_of_a_graph(gpu: Device) -> None:
+    """What they read or write on the host is memory that others get before the graph is launched again."""
+    backend = gpu.kernels.backend
+    x, a = tensor([1.0, 2.0], gpu), np.zeros(2, "float32")
+    with backend.cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        for copy in (lambda: backend.from_host(a, a.shape, a.dtype), lambda: backend.to_host(x._handle)):
+            with pytest.raises(RuntimeError, match="cannot be part of a CUDA graph"):
+                copy()
+        stream.end_capture()
+    assert x.tolist() == [1.0, 2.0]
