@@ -24,7 +24,7 @@ from micrograd_cuda.gemm import Product
 
 MOST_PLANS: Final = 8192
 """Beyond that they are forgotten, all at once; and so are as many calls that were seen without one."""
-VIEWS: Final = ("broadcast_to",)
+VIEWS: Final = ("broadcast_to", "result_type")
 """Functions of the array library that compute nothing."""
 
 

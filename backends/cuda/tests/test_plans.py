@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import random
@@ -323,3 +324,13 @@ def test_a_product_that_is_refused_later_is_decided_again(plans: Any, monkeypatc
     found = kernel("linear")(*operands(shapes, "float32", ("whole",) * 3, 4))
     x, w, b = (np.asarray(each.get()) for each in operands(shapes, "float32", ("whole",) * 3, 4))
     np.testing.assert_array_equal(found.get(), x @ w.T + b)
+
+
+@pytest.mark.skipif(DEVICE != "played", reason="a device of its own, which has made no plan yet, is played")
+def test_the_first_call_that_adds_up_in_float32_has_a_plan() -> None:
+    """To know a dtype the array library computes nothing."""
+    backend = importlib.import_module("played").PlayedBackend()
+    g, x = (backend.from_host(np.full((6, 8), n, "float32"), (6, 8), backend.dtypes["float32"]) for n in (1, 2))
+    for _ in range(2):
+        backend.kernel("layer_norm_weight_gradient")(g, x, axis=(1,), eps=1e-5)
+    assert len(backend.runtime.plans.kept) == 1
