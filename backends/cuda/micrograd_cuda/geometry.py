@@ -364,6 +364,8 @@ class Channels(NamedTuple):
 def channels(shape: Shape, axes: Shape) -> Channels | None:
     """How a contiguous array of `shape` is reduced over `axes` as it lies; ``None`` where these are the last, or else.
 
+    More batches than a grid has blocks along y are ``None``, too.
+
     >>> channels((8, 3, 4, 4), (0, 2, 3)), channels((8, 3), (0,)), channels((8, 3), (1,))
     (Channels(planes=True, rows=8, columns=3, run=16), Channels(planes=False, rows=8, columns=3, run=1), None)
     """
@@ -371,7 +373,7 @@ def channels(shape: Shape, axes: Shape) -> Channels | None:
     kinds, lengths = tuple(kind for kind, _ in found), [length for _, length in found]
     if kinds == (True, False):
         return Channels(False, lengths[0], lengths[1], 1)
-    if kinds == (False, True, False):
+    if kinds == (False, True, False) and lengths[0] < 1 << 16:  # which go along y
         return Channels(False, lengths[1], lengths[2], lengths[0])
     if kinds == (True, False, True):
         return Channels(True, lengths[0], lengths[1], lengths[2])

@@ -497,6 +497,17 @@ def guarded(code: str, monkeypatch: pytest.MonkeyPatch) -> subprocess.CompletedP
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+def test_more_batches_than_a_grid_has_along_y(gpu: Device) -> None:
+    x = np.random.default_rng(0).standard_normal((70_000, 3, 2)).astype(np.float32)
+    on_gpu, wanted = Tensor(x, device=gpu).detach(), x.astype(np.float64)
+    for name in ("sum", "mean", "var", "std"):
+        found = FUNCTIONS[name](on_gpu, axis=1).numpy()
+        np.testing.assert_allclose(found, getattr(np, name)(wanted, axis=1), rtol=1e-5, atol=1e-6)
+    scaled = (wanted - wanted.mean(1, keepdims=True)) / wanted.std(1, keepdims=True)
+    found = FUNCTIONS["standardize"](on_gpu, axis=(1,), eps=0.0).numpy()
+    np.testing.assert_allclose(found, scaled, rtol=1e-3, atol=1e-3)
+
+
 def test_a_kernel_that_leaves_its_array_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 import cupy
