@@ -219,69 +219,57 @@ class Op:
         or that of the extension. What NumPy lacks `np` composes of its functions, as the composition says.
     """
 
-    __slots__ = (
-        "accepts", "autocast", "batching", "capability", "cast", "check", "combine", "compose", "cost",
-        "differentiable", "doc", "extension", "gradient", "gradient_aliases", "kind", "lowering", "name", "observe",
-        "operands", "optional", "parameters", "parts", "reference", "result", "samples", "scalar", "separate", "shape",
-        "standard", "tangent", "undefined", "view",
-    )  # fmt: skip
+    name: str
+    doc: str
+    operands: Any = None
+    accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC
+    separate: tuple[int, ...] = ()
+    optional: tuple[float, ...] = ()
+    result: str | Callable[..., DType] | tuple[str | Callable[..., DType], ...] = SAME
+    kind: str = ""
+    combine: str = ""
+    lowering: str = ""
+    cost: int = 1
+    shape: Callable[..., Any] | None = None
+    cast: Callable[[DType], DType] | None = None
+    parameters: Callable[..., dict[str, Any]] | None = None
+    check: Callable[..., Any] | None = None
+    gradient: tuple[Rule | None, ...] | Callable[[Sequence[bool]], Iterable[Rule | None]] | str | None = None
+    tangent: Callable[..., Any] | None = None
+    compose: Callable[..., Any] | None = None
+    batching: Callable[..., Any] | None = None
+    autocast: str = ""
+    scalar: str = ""
+    extension: str = ""
+    standard: bool = False
+    capability: str = ""
+    parts: Any = None
+    observe: Callable[..., Any] | None = None
+    undefined: str = ""
+    view: bool = False
+    gradient_aliases: Any = ()
+    samples: tuple[Sample, ...] = ()
+    reference: Any = None
 
-    def __init__(
-        self,
-        name: str,
-        doc: str = "",
-        *,
-        operands: int | None = None,
-        accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC,
-        separate: tuple[int, ...] = (),
-        optional: tuple[float, ...] = (),
-        result: str | Callable[..., DType] | tuple[str | Callable[..., DType], ...] = SAME,
-        kind: str = "",
-        combine: str = "",
-        lowering: str = "",
-        cost: int = 1,
-        shape: Callable[..., Any] | None = None,
-        cast: Callable[[DType], DType] | None = None,
-        parameters: Callable[..., dict[str, Any]] | None = None,
-        check: Callable[..., Any] | None = None,
-        gradient: tuple[Rule | None, ...] | Callable[[Sequence[bool]], Iterable[Rule | None]] | str | None = None,
-        tangent: Callable[..., Any] | None = None,
-        compose: Callable[..., Any] | None = None,
-        batching: Callable[..., Any] | None = None,
-        autocast: str = "",
-        scalar: str = "",
-        extension: str = "",
-        standard: bool = False,
-        capability: str = "",
-        parts: Any = None,
-        observe: Callable[..., Any] | None = None,
-        undefined: str = "",
-        view: bool = False,
-        gradient_aliases: bool | tuple[int, ...] = (),
-        samples: tuple[Sample, ...] = (),
-        reference: Callable[..., Any] | None = None,
-    ) -> None:
-        own = _unwrapped(compose)
-        self.name, self.doc = name, doc or _sentences(parameters) or _sentences(own)
-        taken = 1 if own is None else own.__code__.co_argcount - 1
-        self.operands = taken if operands is None else operands
-        if parameters is None and own is not None and self.operands:
-            parameters = settings(own, len(optional))
-        self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
-        self.optional, self.parameters, self.check = optional, parameters, check
-        if parameters is not None and "<l" in parameters.__qualname__:
-            parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
-        self.gradient, self.tangent, self.compose = gradient, tangent, compose
-        self.differentiable = not isinstance(gradient, str)
-        self.kind, self.combine, self.lowering, self.cost = kind, combine, lowering, cost
-        self.shape, self.batching, self.autocast, self.scalar = shape, batching, autocast, scalar
-        self.extension, self.standard, self.capability = extension, standard, capability
-        self.parts, self.undefined, self.view = parts, undefined, view
-        self.observe = _all_numbers if observe is None and parts is not None else observe
-        self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()
-        self.samples = samples
-        path = f"{extension}.{name}" if extension else name
-        self.reference = reference or (lambda np, *arrays, **params: attrgetter(path)(np)(*arrays, **params))
+    def __init__(self, name: str, doc: str = "", **facts: Any) -> None:
+        if unknown := facts.keys() - FACTS.keys():
+            raise TypeError(f"{name}: a record has no {', '.join(sorted(unknown))}")
+        vars(self).update(FACTS, **facts)
+        own = _unwrapped(self.compose)
+        self.name, self.doc = name, doc or _sentences(self.parameters) or _sentences(own)
+        if self.operands is None:
+            self.operands = 1 if own is None else own.__code__.co_argcount - 1
+        if self.parameters is None and own is not None and self.operands:
+            self.parameters = settings(own, len(self.optional))
+        if self.parameters is not None and "<l" in self.parameters.__qualname__:
+            self.parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
+        self.differentiable = not isinstance(self.gradient, str)
+        if self.observe is None and self.parts is not None:
+            self.observe = _all_numbers
+        if self.gradient_aliases is True:
+            self.gradient_aliases = range(sys.maxsize)
+        path = f"{self.extension}.{name}" if self.extension else name
+        self.reference = self.reference or (lambda np, *arrays, **params: attrgetter(path)(np)(*arrays, **params))
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -294,3 +282,7 @@ class Op:
     def accepted(self, position: int) -> frozenset[str]:
         """Dtype kinds of one operand."""
         return self.accepts[position] if isinstance(self.accepts, tuple) else self.accepts
+
+
+FACTS: dict[str, Any] = {name: vars(Op)[name] for name in Op.__annotations__ if name in vars(Op)}
+"""What a record may say, and what is so where it does not."""

@@ -20,7 +20,4 @@ def _embedding_gradient(np: Any, g: Any, indices: Any, num_embeddings: int) -> A
     return out
 
 
-DEFINITIONS = {
-    "embedding_gradient": _embedding_gradient,
-    "scaled_dot_product_attention": _attention_reference,
-}
+DEFINITIONS = {"embedding_gradient": _embedding_gradient, "scaled_dot_product_attention": _attention_reference}
