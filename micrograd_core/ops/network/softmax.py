@@ -7,7 +7,6 @@ from typing import Any
 
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import along_one, in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric, total
@@ -124,7 +123,6 @@ OPS = (
     nest(
         "softmax_gradient",
         "``x2 * (x1 - sum(x1 * x2))`` along `axis`: the vector-Jacobian product of `softmax` with its result ``x2``.",
-        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("softmax_gradient", axis, len(x.shape))},
         compose=_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
     ),
@@ -168,7 +166,6 @@ OPS = (
     nest(
         "log_softmax_gradient",
         "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
-        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("log_softmax_gradient", axis, len(x.shape))},
         compose=_log_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
     ),
