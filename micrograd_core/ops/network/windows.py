@@ -70,12 +70,11 @@ class Windows(NamedTuple):
         return dict(zip(("kernel_size", "stride", "padding", "dilation")[:count], self, strict=False))
 
     def rows(self, shape: Shape) -> list[Rows]:
-        """What each window sees; in the place of padding it sees an element of its own again."""
-        found: list[Rows] = []
-        for n, size, s, p, d, count in zip(shape, *self[:5], strict=True):
-            inside = [[i * s - p + j * d for j in range(size) if 0 <= i * s - p + j * d < n] for i in range(count)]
-            found.append([[*row, *[row[-1]] * (size - len(row))] for row in inside])
-        return found
+        """What each window sees."""
+        return [
+            [[i * s - p + j * d for j in range(size) if 0 <= i * s - p + j * d < n] for i in range(count)]
+            for n, size, s, p, d, count in zip(shape, *self[:5], strict=True)
+        ]
 
 
 def single(value: Any) -> Any:
@@ -87,12 +86,15 @@ def single(value: Any) -> Any:
 
 
 def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Handle:
-    """Positions among the flattened spatial axes, (windows, elements of a window)."""
+    """Positions among the flattened spatial axes, (windows, elements of a window).
+
+    A window that has fewer elements than others sees its last one several times.
+    """
     rank, along_axes = len(tables), []
     for axis, table in enumerate(tables):
         along = [1] * (2 * rank)
-        along[axis], along[rank + axis] = len(table), len(table[0])
-        values = tuple(place for row in table for place in row)
+        along[axis], along[rank + axis] = len(table), max(map(len, table))
+        values = tuple(place for row in table for place in (*row, *row[-1:] * (along[rank + axis] - len(row))))
         along_axes.append(k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along)))
     total = k.linear_index(*along_axes, shape=shape)
     return k.reshape(total, shape=(math.prod(total.shape[:rank]), math.prod(total.shape[rank:])))
@@ -145,15 +147,9 @@ def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
     return {"size": sizes_of("adaptive_max_pool_with_indices", x, output_size)}
 
 
-def _even_rows(shape: Shape, size: Shape) -> list[Rows]:
-    return [[[place for place, _ in row] for row in averages(n, count)] for n, count in zip(shape, size, strict=True)]
-
-
 def _adaptive_max_pool(k: Table, x: Handle, *, size: Shape) -> tuple[Any, Any]:
-    tables = []
-    for rows in _even_rows(x.shape[2:], size):
-        width = max(map(len, rows))
-        tables.append([[*row, *[row[-1]] * (width - len(row))] for row in rows])
+    lengths = zip(x.shape[2:], size, strict=True)
+    tables = [[[place for place, _ in row] for row in averages(n, count)] for n, count in lengths]
     return _greatest(k, x, _places(k, tables, x.shape[2:]), size)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.ops.core.reductions import prefixes
 from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import along_one, cut, in_float32, positions, to_int64
+from micrograd_core.ops.shared import along_one, in_float32, positions, to_int64
 from micrograd_core.ops.tangents import zero
 
 
@@ -34,18 +34,11 @@ def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
 
 def _extremes(beaten: str) -> Any:
     def compose(k: Table, x: Handle, *, axis: int) -> Any:
-        length, step = x.shape[axis], 1
-        indices = k.copy(k.broadcast_to(positions(k, x, axis), shape=x.shape))
-        values = k.copy(x)
-        while step < length:
-            (old, own), (before, at) = (
-                (cut(k, each, axis, 0, length - step), cut(k, each, axis, step, length)) for each in (values, indices)
-            )
+        def combine(own: Handle, at: Handle, old: Handle, before: Handle) -> tuple[Any, Any]:
             holds = _holds(k, old, own, beaten)
-            values = k.concat(cut(k, values, axis, 0, step), k.where(holds, own, old), axis=axis)
-            indices = k.concat(cut(k, indices, axis, 0, step), k.where(holds, at, before), axis=axis)
-            step *= 2
-        return values, indices
+            return k.where(holds, own, old), k.where(holds, at, before)
+
+        return prefixes(k, combine, axis, x, k.broadcast_to(positions(k, x, axis), shape=x.shape))
 
     return compose
 
@@ -66,7 +59,7 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
 
 @in_float32
 def _logcumsumexp(k: Table, x: Handle, *, axis: int) -> Any:
-    return prefixes(k, x, k.logaddexp, axis)
+    return prefixes(k, lambda later, earlier: (k.logaddexp(later, earlier),), axis, x)[0]
 
 
 OPS = (
