@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, of_operations, per_axis, publish, with_batch, without_batch
+from micrograd_core.ops.shared import chosen
 
 PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """Modes of `pad`, and what NumPy, and the operation, call them."""
@@ -50,8 +51,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     x, given = asarray(input), list(pad)
     if len(given) % 2 or len(given) > 2 * x.ndim:
         raise ShapeError(f"pad: {given} is not a pair (before, after) for each of the last axes of shape {x.shape}")
-    if mode not in PADDINGS:
-        raise ValueError(f"pad: mode is {one_of(map(repr, PADDINGS))}; got {mode!r}")
+    chosen("pad", "mode", mode, PADDINGS)
     if mode != "constant" and value not in (None, 0):
         raise ValueError(f"pad: mode {mode!r} repeats elements of the tensor, and takes no value; got {value!r}")
     pairs = [(0, 0)] * (x.ndim - len(given) // 2) + list(zip(given[::2], given[1::2], strict=True))[::-1]

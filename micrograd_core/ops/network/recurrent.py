@@ -16,7 +16,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import cut, is_scalar
+from micrograd_core.ops.shared import chosen, cut, is_scalar
 from micrograd_core.ops.tangents import total
 
 ALL: Final = -1
@@ -80,9 +80,7 @@ def _rnn_parameters(
     by default all that there is of them; `reverse` goes from the last step to the first.
     """
     _check("rnn", 1, x, (h,), weight, lengths)
-    if nonlinearity not in ("tanh", "relu"):
-        raise ValueError(f"rnn: nonlinearity is 'tanh' or 'relu'; got {nonlinearity!r}")
-    return {"reverse": bool(reverse), "nonlinearity": nonlinearity}
+    return {"reverse": bool(reverse), "nonlinearity": chosen("rnn", "nonlinearity", nonlinearity, ("tanh", "relu"))}
 
 
 def _lstm_parameters(

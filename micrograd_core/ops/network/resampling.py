@@ -18,7 +18,7 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.record import Array, Handle, Sample, Table
-from micrograd_core.ops.shared import in_float32, network
+from micrograd_core.ops.shared import chosen, in_float32, network
 from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import linear
 
@@ -168,9 +168,7 @@ def _interpolate_parameters(
     """
     shape = tuple(x.shape)
     rank = len(shape) - 2
-    if mode not in MODES:
-        raise ValueError(f"interpolate: mode is {one_of(map(repr, MODES))}; got {mode!r}")
-    ranks, _, smooth = MODES[mode]
+    ranks, _, smooth = MODES[chosen("interpolate", "mode", mode, MODES)]
     if rank not in ranks:
         fitting = one_of(repr(name) for name, (fits, _, _) in MODES.items() if rank in fits)
         raise ShapeError(f"interpolate: mode {mode!r} is not for shape {shape}, of {rank} spatial axes; try {fitting}")
@@ -275,8 +273,7 @@ def _grid_parameters(
         )
     if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and rank == 3):
         raise ValueError(f"grid_sample: mode is 'bilinear', 'nearest' or, of two axes, 'bicubic'; got {mode!r}")
-    if padding_mode not in PADDINGS:
-        raise ValueError(f"grid_sample: padding_mode is {one_of(map(repr, PADDINGS))}; got {padding_mode!r}")
+    chosen("grid_sample", "padding_mode", padding_mode, PADDINGS)
     return {"mode": mode, "padding_mode": padding_mode, "align_corners": bool(align_corners)}
 
 

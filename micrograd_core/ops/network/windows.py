@@ -94,7 +94,7 @@ def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Handle:
     for axis, table in enumerate(tables):
         along = [1] * (2 * rank)
         along[axis], along[rank + axis] = len(table), max(map(len, table))
-        values = tuple(place for row in table for place in (*row, *row[-1:] * (along[rank + axis] - len(row))))
+        values = tuple(place for row in table for place in (*row, *[row[-1]] * (along[rank + axis] - len(row))))
         along_axes.append(k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along)))
     total = k.linear_index(*along_axes, shape=shape)
     return k.reshape(total, shape=(math.prod(total.shape[:rank]), math.prod(total.shape[rank:])))
