@@ -103,30 +103,33 @@ def _unwrapped(compose: Any) -> Any:
 
 
 def settings(
-    compose: Any, optional: int = 0, checked: Callable[..., Any] | None = None, **more: Any
+    name: str, compose: Any, optional: int = 0, refuses: Callable[..., None] | None = None, **more: Any
 ) -> Callable[..., dict[str, Any]] | None:
     """The parameters of an operation whose composition has them by name: its defaults are the public ones.
 
-    `more` are those that the composition itself doesn't take, and their defaults. `checked` gets the operands and the
-    parameters, and returns the latter; the last operands, `optional` of them, may be left out.
+    `more` are those that the composition itself doesn't take, and their defaults. `refuses` is that of `Op`; the last
+    operands, `optional` of them, may be left out.
     """
+    compose = _unwrapped(compose)
     code, defaults = compose.__code__, {**(compose.__kwdefaults__ or {}), **more}
     operands, names = code.co_varnames[1 : code.co_argcount], code.co_varnames[code.co_argcount :]
     names = (*names[: code.co_kwonlyargcount], *more)
-    if not operands or not names:
+    if not operands or not (names or refuses):
         return None
-    kinds = {**compose.__annotations__, **{name: type(value).__name__ for name, value in defaults.items()}}
+    kinds = {**compose.__annotations__, **{each: type(value).__name__ for each, value in defaults.items()}}
     required = len(operands) - optional
-    takes = [*operands[:required], "/", *(f"{name}=None" for name in operands[required:]), "*"]
-    takes += [f"{name}={defaults[name]!r}" if name in defaults else name for name in names]
+    takes = [*operands[:required], "/", *(f"{each}=None" for each in operands[required:]), *["*"] * bool(names)]
+    takes += [f"{each}={defaults[each]!r}" if each in defaults else each for each in names]
     gives = [
-        f"{name}={kinds[name]}({name})" if kinds.get(name) in ("bool", "float") else f"{name}={name}" for name in names
+        f"{each}={kinds[each]}({each})" if kinds.get(each) in ("bool", "float", "int") else f"{each}={each}"
+        for each in names
     ]
-    gives = gives if checked is None else [*operands, *gives]
+    given = [repr(name), *operands, *(f"{each}={each}" for each in names)]
+    refused = "" if refuses is None else f"refuses({', '.join(given)}) or "
     made: Callable[..., dict[str, Any]] = eval(
-        f"lambda {', '.join(takes)}: made({', '.join(gives)})", {"made": checked or dict}
+        f"lambda {', '.join(takes)}: {refused}dict({', '.join(gives)})", {"refuses": refuses}
     )
-    made.__annotations__ = {**dict.fromkeys((*operands, *names), "Any"), **{name: kinds[name] for name in defaults}}
+    made.__annotations__ = {**dict.fromkeys((*operands, *names), "Any"), **{each: kinds[each] for each in defaults}}
     return made
 
 
@@ -174,7 +177,10 @@ class Op:
         The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
     parameters : function or None
         ``(*operands, **as called) -> dict`` of validated, canonical kernel parameters. Its signature is the public one.
-        Left out: those that the composition takes by name, with its defaults, where there is nothing to validate.
+        Left out: those that the composition takes by name, with its defaults.
+    refuses : function or None
+        ``(name, *operands, **params)``: raises for what the operation isn't defined for. `parameters`, where they are
+        left out, call it first.
     check : function or None
         ``(name, *shapes, **params)``: raises the sentence that explains why shapes do not fit. Called when a kernel has
         already refused, so that it costs nothing otherwise.
@@ -233,6 +239,7 @@ class Op:
     shape: Callable[..., Any] | None = None
     cast: Callable[[DType], DType] | None = None
     parameters: Callable[..., dict[str, Any]] | None = None
+    refuses: Callable[..., None] | None = None
     check: Callable[..., Any] | None = None
     gradient: tuple[Rule | None, ...] | Callable[[Sequence[bool]], Iterable[Rule | None]] | str | None = None
     tangent: Callable[..., Any] | None = None
@@ -260,7 +267,7 @@ class Op:
         if self.operands is None:
             self.operands = 1 if own is None else own.__code__.co_argcount - 1
         if self.parameters is None and own is not None and self.operands:
-            self.parameters = settings(own, len(self.optional))
+            self.parameters = settings(name, own, len(self.optional), self.refuses)
         if self.parameters is not None and "<l" in self.parameters.__qualname__:
             self.parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
         self.differentiable = not isinstance(self.gradient, str)

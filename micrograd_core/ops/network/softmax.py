@@ -49,17 +49,12 @@ def _attention_weights_parameters(scores: Any, mask: Any = None, /, *, is_causal
     return {"is_causal": bool(is_causal)}
 
 
-def _attention_weights_gradient_parameters(g: Any, x: Any, /, *, is_causal: bool = False) -> dict[str, Any]:
-    """``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights`.
-
-    ``x2`` is its result, which is 0 after the diagonal with `is_causal`.
-    """
+def _check_weights_gradient(name: str, g: Any, x: Any, *, is_causal: bool) -> None:
     if len(x.shape) < 2 or tuple(g.shape) != tuple(x.shape):
         raise ShapeError(
             f"attention_weights_gradient: a cotangent and weights have the same axes (..., targets, sources); got "
             f"{tuple(g.shape)} and {tuple(x.shape)}"
         )
-    return {"is_causal": bool(is_causal)}
 
 
 def _causal(k: Table, targets: int, sources: int) -> Handle:
@@ -149,8 +144,10 @@ OPS = (
     ),
     network(
         "attention_weights_gradient",
-        parameters=_attention_weights_gradient_parameters,
-        compose=lambda k, g, x, *, is_causal: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
+        "``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights`. "
+        "``x2`` is its result, which is 0 after the diagonal with `is_causal`.",
+        refuses=_check_weights_gradient,
+        compose=lambda k, g, x, *, is_causal=False: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
         samples=(Sample(Array((2, 3)), Array((2, 3))),),
     ),
     nest(

@@ -21,16 +21,11 @@ from micrograd_core.ops.tangents import zero
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
 
-def _search_parameters(x1: Any, x2: Any, /, *, side: str = "left") -> dict[str, Any]:
-    """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted.
-
-    Before equal ones for the `side` ``'left'``, after them for ``'right'``.
-    """
+def _check_searchsorted(name: str, x1: Any, x2: Any, *, side: str) -> None:
     if len(x1.shape) != 1:
         raise ShapeError(f"searchsorted: the sorted tensor must be 1-d; it has shape {tuple(x1.shape)}")
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right'; got {side!r}")
-    return {"side": side}
 
 
 def _diff_parameters(x: Any, /, axis: int = -1, *, n: int = 1) -> dict[str, Any]:
@@ -158,9 +153,12 @@ def _sort_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *, ax
     return k.take_along_axis(tangents[0], positions, axis=axis)
 
 
-def _searchsorted(k: Table, x: Operand, y: Operand, *, side: str) -> Handle:
-    """How many elements come before: the position where a new one keeps the order."""
-    x, y = arrays(k, x, y)
+def _searchsorted(k: Table, x1: Operand, x2: Operand, *, side: str = "left") -> Handle:
+    """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted.
+
+    Before equal ones for the `side` ``'left'``, after them for ``'right'``.
+    """
+    x, y = arrays(k, x1, x2)  # counted is how many come before
     y = k.expand_dims(y, axis=(len(y.shape),))
     before = _before(k, x, y) if side == "left" else k.logical_not(_before(k, y, x))
     return k.sum(k.astype(before, dtype=int64), axis=(len(y.shape) - 1,), keepdims=False)
@@ -226,7 +224,7 @@ OPS = calls(
     ),
     locating(
         "searchsorted",
-        parameters=_search_parameters,
+        refuses=_check_searchsorted,
         accepts=REAL | BOOLEAN,
         compose=_searchsorted,
         samples=(
