@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
-from micrograd_core.nn.functional.common import T, of_operations, per_axis, publish, with_batch, without_batch
+from micrograd_core.nn.functional.common import T, of_operations, publish, with_batch, without_batch
+from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.shared import chosen
 
 PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -108,7 +109,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     (1, 12, 9)
     """
     x, absent = with_batch("unfold", input, 2)
-    kernel = per_axis("unfold", "kernel_size", kernel_size, 2)
+    kernel = per_axis("unfold", "kernel_size", kernel_size, 2, 0)
     patches = T["patches"](x, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
     positions = math.prod(patches.shape[4:])
     return without_batch(patches.reshape(x.shape[0], x.shape[1] * math.prod(kernel), positions), absent)
@@ -158,7 +159,7 @@ def fold(
     x = x.expand_dims(0) if absent else x
     given = {"output_size": output_size, "kernel_size": kernel_size, "dilation": dilation, "padding": padding,
              "stride": stride}  # fmt: skip
-    size, kernel, spread, around, steps = (per_axis("fold", what, value, 2) for what, value in given.items())
+    size, kernel, spread, around, steps = (per_axis("fold", what, value, 2, 0) for what, value in given.items())
     lengths = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, d, p, s in zip(size, kernel, spread, around, steps, strict=True)

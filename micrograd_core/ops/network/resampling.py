@@ -184,8 +184,7 @@ def _interpolate_parameters(
         sizes = tuple(math.floor(n * factor) for n, factor in zip(shape[2:], given, strict=True))
         factors = factors if recompute_scale_factor else given
     else:
-        single = isinstance(size, (tuple, list)) and len(size) == 1
-        sizes = per_axis("interpolate", "size", size[0] if single else size, rank, 0)
+        sizes = per_axis("interpolate", "size", size, rank, 0)
     if min((*sizes, *shape[2:])) < 1:
         raise ShapeError(f"interpolate: nothing comes of shape {shape} at size {sizes}")
     scales = []

@@ -47,10 +47,10 @@ class Windows(NamedTuple):
         rank = len(shape)
         if rank < 1:
             raise ShapeError(f"{name}: the input has axes batch, channels and spatial ones; got shape {tuple(x.shape)}")
-        sizes = per_axis(name, "kernel_size", single(kernel_size), rank, 1)
-        steps = sizes if stride is None or stride == [] else per_axis(name, "stride", single(stride), rank, 1)
-        around = per_axis(name, "padding", single(padding), rank, 0)
-        spread = per_axis(name, "dilation", single(dilation), rank, 1)
+        sizes = per_axis(name, "kernel_size", kernel_size, rank, 1)
+        steps = sizes if stride is None or stride == [] else per_axis(name, "stride", stride, rank, 1)
+        around = per_axis(name, "padding", padding, rank, 0)
+        spread = per_axis(name, "dilation", dilation, rank, 1)
         if any(2 * p > n for p, n in zip(around, sizes, strict=True)):
             raise ShapeError(f"{name}: it takes padding at most half the kernel {sizes}; got {around}")
         counts, beyond = [], []
@@ -75,11 +75,6 @@ class Windows(NamedTuple):
             [[i * s - p + j * d for j in range(size) if 0 <= i * s - p + j * d < n] for i in range(count)]
             for n, size, s, p, d, count in zip(shape, *self[:5], strict=True)
         ]
-
-
-def single(value: Any) -> Any:
-    """A list of one number as that number."""
-    return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
 
 
 # ── maxima and where they are ────────────────────────────────────────────────────────────────────────────────
@@ -161,7 +156,7 @@ def _fractional_parameters(x: Any, samples: Any, /, kernel_size: Any, output_siz
     """
     name, shape = "fractional_max_pool_with_indices", tuple(x.shape)
     kernel, counts = (
-        per_axis(name, what, single(each), len(shape) - 2, 1)
+        per_axis(name, what, each, len(shape) - 2, 1)
         for what, each in (("kernel_size", kernel_size), ("output_size", output_size))
     )
     if any(count + size - 1 > n for n, size, count in zip(shape[2:], kernel, counts, strict=True)):
