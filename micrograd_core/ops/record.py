@@ -32,7 +32,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.dtypes import DType
-from micrograd_core.layout import Shape
+from micrograd_core.layout import Shape, resolve_axis
 
 if TYPE_CHECKING:
     from micrograd_core.ops.operations import Handle as Handle, Operand as Operand, Table as Table, TypeIs as TypeIs  # noqa: I001
@@ -107,8 +107,9 @@ def settings(
 ) -> Callable[..., dict[str, Any]] | None:
     """The parameters of an operation whose composition has them by name: its defaults are the public ones.
 
-    `more` are those that the composition itself doesn't take, and their defaults. `refuses` is that of `Op`; the last
-    operands, `optional` of them, may be left out.
+    An integer ``axis`` may be given by position, too, and is counted from the first. `more` are those that the
+    composition itself doesn't take, and their defaults. `refuses` is that of `Op`; the last operands, `optional` of
+    them, may be left out.
     """
     compose = _unwrapped(compose)
     code, defaults = compose.__code__, {**(compose.__kwdefaults__ or {}), **more}
@@ -117,17 +118,17 @@ def settings(
     if not operands or not (names or refuses):
         return None
     kinds = {**compose.__annotations__, **{each: type(value).__name__ for each, value in defaults.items()}}
-    required = len(operands) - optional
-    takes = [*operands[:required], "/", *(f"{each}=None" for each in operands[required:]), *["*"] * bool(names)]
-    takes += [f"{each}={defaults[each]!r}" if each in defaults else each for each in names]
-    gives = [
-        f"{each}={kinds[each]}({each})" if kinds.get(each) in ("bool", "float", "int") else f"{each}={each}"
-        for each in names
-    ]
+    required, along = len(operands) - optional, [each for each in names if each == "axis" and kinds[each] == "int"]
+    told = {each: f"{each}={defaults[each]!r}" if each in defaults else each for each in names}
+    takes = [*operands[:required], "/", *(f"{each}=None" for each in operands[required:]), *map(told.pop, along)]
+    takes += [*["*"] * bool(told), *told.values()]
+    made_of = {each: f"{kinds[each]}({each})" for each in names if kinds.get(each) in ("bool", "float", "int")}
+    made_of |= dict.fromkeys(along, f"resolve_axis({name!r}, axis, len({operands[0]}.shape))")
     given = [repr(name), *operands, *(f"{each}={each}" for each in names)]
     refused = "" if refuses is None else f"refuses({', '.join(given)}) or "
+    gives = ", ".join(f"{each}={made_of.get(each, each)}" for each in names)
     made: Callable[..., dict[str, Any]] = eval(
-        f"lambda {', '.join(takes)}: {refused}dict({', '.join(gives)})", {"refuses": refuses}
+        f"lambda {', '.join(takes)}: {refused}dict({gives})", {"refuses": refuses, "resolve_axis": resolve_axis}
     )
     made.__annotations__ = {**dict.fromkeys((*operands, *names), "Any"), **{each: kinds[each] for each in defaults}}
     return made

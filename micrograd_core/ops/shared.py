@@ -10,7 +10,7 @@ from typing import Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, REAL_OF, DType, bool_, float32, int64, integer_range
 from micrograd_core.errors import one_of
-from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes, resolve_axis
+from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
 from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Handle, Op, Operand, Sample, Table, TypeIs
 from micrograd_core.ops.tangents import symmetric, zero
@@ -278,15 +278,6 @@ def by_channel(k: Table, parameter: Operand, ndim: int, axis: int = 1) -> Any:
     if is_scalar(parameter) or not parameter.shape:
         return parameter
     return k.reshape(parameter, shape=along_axis(parameter, axis, ndim))
-
-
-def along_one(name: str, default: int = -1) -> Any:
-    """Parameters of an operation along one axis."""
-
-    def parameters(x: Any, /, axis: int = default) -> dict[str, Any]:
-        return {"axis": resolve_axis(name, axis, len(x.shape))}
-
-    return parameters
 
 
 def check_reduction(name: str, reduction: str, *more: str) -> None:

@@ -89,18 +89,14 @@ def _response_norm(k: Table, x: Handle, *, size: int, alpha: float, beta: float,
 # ── lengths and distances ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _normalize_parameters(x: Any, /, axis: int = 1, *, p: float = 2.0, eps: float = 1e-12) -> dict[str, Any]:
-    """Over the p-norms along `axis`, or `eps` where they are less."""
-    return {"axis": resolve_axis("normalize", axis, len(x.shape)), "p": float(p), "eps": float(eps)}
-
-
 def _length(k: Table, x: Handle, p: float, axis: int, keepdims: bool) -> Handle:
     """The p-norm, whose gradient at the origin is 0."""
     return k.vector_norm(x, axis=(axis,), keepdims=keepdims, ord=p)
 
 
 @in_float32
-def _normalize(k: Table, x: Handle, *, axis: int, p: float, eps: float) -> Handle:
+def _normalize(k: Table, x: Handle, *, axis: int = 1, p: float = 2.0, eps: float = 1e-12) -> Handle:
+    """Over the p-norms along `axis`, or `eps` where they are less."""
     return k.divide(x, k.clip(_length(k, x, p, axis, True), eps, math.inf))
 
 
@@ -216,7 +212,6 @@ OPS = (
     ),
     _WIDE(
         "normalize",
-        parameters=_normalize_parameters,
         batching=along_axis,
         compose=_normalize,
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0, p=3.0)),

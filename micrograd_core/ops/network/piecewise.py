@@ -11,7 +11,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import along_one, arrays, cut, in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, nest, network
 from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import symmetric
 
@@ -233,9 +233,8 @@ OPS = (
     network(
         "softmin",
         "``softmax(-x)`` along `axis`.",
-        parameters=along_one("softmin"),
         autocast="float32",
-        compose=lambda k, x, *, axis: k.softmax(k.negative(x), axis=axis),
+        compose=lambda k, x, *, axis=-1: k.softmax(k.negative(x), axis=axis),
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0)),
     ),
     network(

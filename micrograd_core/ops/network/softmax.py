@@ -8,12 +8,12 @@ from typing import Any
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import along_one, in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric, total
 
 
 @in_float32
-def _softmax(k: Table, x: Handle, *, axis: int) -> Handle:
+def _softmax(k: Table, x: Handle, *, axis: int = -1) -> Handle:
     if 0 in x.shape:
         return k.copy(x)
     e = k.exp(k.subtract(x, k.max(x, axis=(axis,), keepdims=True)))
@@ -27,7 +27,7 @@ def _softmax_gradient(k: Table, g: Handle, p: Handle, *, axis: int) -> Handle:
 
 
 @in_float32
-def _log_softmax(k: Table, x: Handle, *, axis: int) -> Handle:
+def _log_softmax(k: Table, x: Handle, *, axis: int = -1) -> Handle:
     if 0 in x.shape:
         return k.copy(x)
     shifted = k.subtract(x, k.max(x, axis=(axis,), keepdims=True))
@@ -109,7 +109,6 @@ OPS = (
         "softmax",
         "``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows.",
         autocast="float32",
-        parameters=along_one("softmax"),
         tangent=symmetric,
         gradient=(lambda k, g, out, x, *, axis: k.softmax_gradient(g, out, axis=axis),),
         compose=_softmax,
@@ -154,7 +153,6 @@ OPS = (
         "log_softmax",
         "``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number.",
         autocast="float32",
-        parameters=along_one("log_softmax"),
         tangent=_log_softmax_tangent,
         gradient=(lambda k, g, out, x, *, axis: k.log_softmax_gradient(g, out, axis=axis),),
         compose=_log_softmax,

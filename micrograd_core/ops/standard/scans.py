@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.ops.core.reductions import prefixes
 from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import along_one, in_float32, positions, to_int64
+from micrograd_core.ops.shared import in_float32, positions, to_int64
 from micrograd_core.ops.tangents import zero
 
 
@@ -18,10 +18,6 @@ class Extremes(NamedTuple):
 
     values: Any
     indices: Any
-
-
-def _scan(name: str, doc: str, **facts: Any) -> Op:
-    return Op(name, doc, parameters=along_one(name, 0), **facts)
 
 
 def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
@@ -33,7 +29,7 @@ def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
 
 
 def _extremes(beaten: str) -> Any:
-    def compose(k: Table, x: Handle, *, axis: int) -> Any:
+    def compose(k: Table, x: Handle, *, axis: int = 0) -> Any:
         def combine(own: Handle, at: Handle, old: Handle, before: Handle) -> tuple[Any, Any]:
             holds = _holds(k, old, own, beaten)
             return k.where(holds, own, old), k.where(holds, at, before)
@@ -44,7 +40,7 @@ def _extremes(beaten: str) -> Any:
 
 
 def _extremes_op(name: str, which: str, beaten: str) -> Op:
-    return _scan(
+    return Op(
         name,
         f"The {which} of the first 1, 2, … elements along `axis`, and where it is: of equal ones the last.",
         accepts=REAL,
@@ -58,14 +54,14 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
 
 
 @in_float32
-def _logcumsumexp(k: Table, x: Handle, *, axis: int) -> Any:
+def _logcumsumexp(k: Table, x: Handle, *, axis: int = 0) -> Any:
     return prefixes(k, lambda later, earlier: (k.logaddexp(later, earlier),), axis, x)[0]
 
 
 OPS = (
     _extremes_op("cummax", "greatest", "less_equal"),
     _extremes_op("cummin", "least", "greater_equal"),
-    _scan(
+    Op(
         "logcumsumexp",
         "``log(cumsum(exp(x)))`` along `axis`, without overflow.",
         accepts=FLOATING,

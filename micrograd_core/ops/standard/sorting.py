@@ -15,7 +15,7 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import ANY, BOOLEAN, REAL, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import arrays, calls, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64
+from micrograd_core.ops.shared import arrays, calls, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64, whole
 from micrograd_core.ops.tangents import zero
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
@@ -28,11 +28,9 @@ def _check_searchsorted(name: str, x1: Any, x2: Any, *, side: str) -> None:
         raise ValueError(f"searchsorted: side is 'left' or 'right'; got {side!r}")
 
 
-def _diff_parameters(x: Any, /, axis: int = -1, *, n: int = 1) -> dict[str, Any]:
-    """Differences of neighbours along `axis`, taken `n` times."""
-    if n < 0:
+def _check_diff(name: str, x: Any, *, axis: int, n: int) -> None:
+    if whole("diff", "n", n) < 0:
         raise ValueError(f"diff: n is how often to take differences, 0 or more; got {n}")
-    return {"axis": resolve_axis("diff", axis, len(x.shape)), "n": n}
 
 
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
@@ -174,7 +172,8 @@ def _isin(k: Table, x1: Handle, x2: Operand, *, invert: bool = False) -> Handle:
     return k.logical_not(found) if invert else found
 
 
-def _diff(k: Table, x: Handle, *, axis: int, n: int) -> Handle:
+def _diff(k: Table, x: Handle, *, axis: int = -1, n: int = 1) -> Handle:
+    """Differences of neighbours along `axis`, taken `n` times."""
     difference = x
     for _ in range(min(n, x.shape[axis])):
         length = difference.shape[axis]
@@ -249,7 +248,7 @@ OPS = calls(
     ),
     Op(
         "diff",
-        parameters=_diff_parameters,
+        refuses=_check_diff,
         compose=_diff,
         samples=(
             Sample((2, 4)),
