@@ -114,12 +114,9 @@ def _tanhshrink(k: Table, x: Handle) -> Handle:
 # ── along an axis ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _glu_parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
-    """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
-    at = resolve_axis("glu", axis, len(x.shape))
-    if x.shape[at] % 2:
+def _check_glu(name: str, x: Any, *, axis: int) -> None:
+    if x.shape[resolve_axis("glu", axis, len(x.shape))] % 2:
         raise ShapeError(f"glu: the length of axis {axis} must be even, to be halved; got shape {tuple(x.shape)}")
-    return {"axis": at}
 
 
 def _halves(k: Table, x: Handle, axis: int) -> tuple[Any, Any]:
@@ -127,7 +124,8 @@ def _halves(k: Table, x: Handle, axis: int) -> tuple[Any, Any]:
     return cut(k, x, axis, 0, length // 2), cut(k, x, axis, length // 2, length)
 
 
-def _glu(k: Table, x: Handle, *, axis: int) -> Handle:
+def _glu(k: Table, x: Handle, *, axis: int = -1) -> Handle:
+    """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
     first, second = _halves(k, x, axis)
     return k.multiply(first, k.sigmoid(second))
 
@@ -239,7 +237,7 @@ OPS = (
     ),
     network(
         "glu",
-        parameters=_glu_parameters,
+        refuses=_check_glu,
         gradient=(_glu_rule,),
         compose=_glu,
         samples=(Sample(Array((2, 4))), Sample(Array((2, 3)), axis=0)),
