@@ -21,9 +21,9 @@ def _softmax(k: Table, x: Handle, *, axis: int = -1) -> Handle:
 
 
 @in_float32
-def _softmax_gradient(k: Table, g: Handle, p: Handle, *, axis: int) -> Handle:
-    weighted = k.multiply(g, p)
-    return k.subtract(weighted, k.multiply(p, k.sum(weighted, axis=(axis,), keepdims=True)))
+def _softmax_gradient(k: Table, g: Handle, x: Handle, *, axis: int = -1) -> Handle:
+    weighted = k.multiply(g, x)
+    return k.subtract(weighted, k.multiply(x, k.sum(weighted, axis=(axis,), keepdims=True)))
 
 
 @in_float32
@@ -87,8 +87,8 @@ def _attention_weights_tangent(
 
 
 @in_float32
-def _log_softmax_gradient(k: Table, g: Handle, out: Handle, *, axis: int) -> Handle:
-    return k.subtract(g, k.multiply(k.exp(out), k.sum(g, axis=(axis,), keepdims=True)))
+def _log_softmax_gradient(k: Table, g: Handle, x: Handle, *, axis: int = -1) -> Handle:
+    return k.subtract(g, k.multiply(k.exp(x), k.sum(g, axis=(axis,), keepdims=True)))
 
 
 def _log_softmax_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *, axis: int) -> Handle:
