@@ -126,9 +126,9 @@ def settings(
     made_of |= dict.fromkeys(along, f"resolve_axis({name!r}, axis, len({operands[0]}.shape))")
     given = [repr(name), *operands, *(f"{each}={each}" for each in names)]
     refused = "" if refuses is None else f"refuses({', '.join(given)}) or "
-    gives = ", ".join(f"{each}={made_of.get(each, each)}" for each in names)
+    gives = ", ".join(f"{each!r}: {made_of.get(each, each)}" for each in names)
     made: Callable[..., dict[str, Any]] = eval(
-        f"lambda {', '.join(takes)}: {refused}dict({gives})", {"refuses": refuses, "resolve_axis": resolve_axis}
+        f"lambda {', '.join(takes)}: {refused}{{{gives}}}", {"refuses": refuses, "resolve_axis": resolve_axis}
     )
     made.__annotations__ = {**dict.fromkeys((*operands, *names), "Any"), **{each: kinds[each] for each in defaults}}
     return made

@@ -15,11 +15,11 @@ from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar
 from micrograd_core.ops.tangents import total
 
 
-def _check_batch_norm(name: str, x: Any, *parameters: Any, training: bool, eps: float) -> None:
+def _check_batch_norm(name: str, x: Any, mean: Any, var: Any, weight: Any, bias: Any, **settings: Any) -> None:
     if len(x.shape) < 2:
         raise ShapeError(f"batch_norm: the input has axes (batch, channels, ...); got shape {x.shape}")
     channels = x.shape[1:2]
-    for name, parameter in zip(("mean", "var", "weight", "bias"), parameters, strict=True):
+    for name, parameter in (("mean", mean), ("var", var), ("weight", weight), ("bias", bias)):
         if getattr(parameter, "shape", ()) not in ((), channels):
             raise ShapeError(
                 f"batch_norm: {name} of shape {parameter.shape} does not fit an input of shape {x.shape}; "
