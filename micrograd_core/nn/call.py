@@ -14,7 +14,7 @@ from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import ARGUMENTS
-from micrograd_core.ops.shared import other_spellings, respelled
+from micrograd_core.ops.shared import other_spellings, parameter_names, respelled
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -138,19 +138,13 @@ class Call(Module):
         """
         if self.function is None:
             return FUNCTIONS[self.operation](*operands, **self.arguments, **others)
-        if _has_modes(self.function):
+        if "training" in parameter_names(self.function):
             others["training"] = self.training
         return self.function(*operands, **{**self.arguments, **others})
 
     def facts(self) -> str:
         """The arguments that were given."""
         return ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-
-
-def _has_modes(function: Any) -> bool:
-    """Whether a function takes `training`."""
-    code = function.__code__
-    return "training" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 # ── those of networks ────────────────────────────────────────────────────────────────────────────────────────

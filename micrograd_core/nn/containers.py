@@ -7,29 +7,43 @@ from typing import Any, Generic, Self, TypeVar
 
 from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.module import Module
+from micrograd_core.nn.module import Module, items_of
 
 T = TypeVar("T")
 
 
-class _List(Module, Generic[T]):
-    """A list whose elements have their numbers as names."""
+class _Holder(Module, Generic[T]):
+    """What lists and dicts share: their items stand among the contents by their own names."""
 
     held: type[Any]
     what: str
-
-    def __init__(self, items: Iterable[T] = ()) -> None:
-        self._list: list[T] = []
-        self.extend(items)
+    _held: Any
 
     def _contents(self) -> list[tuple[str, Any]]:
-        others = [(name, value) for name, value in vars(self).items() if name != "_list"]
-        return [*((str(i), item) for i, item in enumerate(self._list)), *others]
+        others = [(name, value) for name, value in vars(self).items() if name != "_held"]
+        return [*(items_of(self._held) or ()), *others]
 
     def _checked(self, item: Any) -> Any:
         if not isinstance(item, self.held):
             raise TypeError(f"{type(self).__name__} holds {self.what}; got an object of type {type(item).__name__}")
         return item
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __setitem__(self, key: Any, item: T) -> None:
+        self._held[key] = self._checked(item)
+
+    def __delitem__(self, key: Any) -> None:
+        del self._held[key]
+
+
+class _List(_Holder[T]):
+    """A list whose elements have their numbers as names."""
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._held: list[T] = []
+        self.extend(items)
 
     def append(self, item: T) -> Self:
         """Put an item at the end.
@@ -54,7 +68,7 @@ class _List(Module, Generic[T]):
         >>> len(mg.nn.ModuleList().append(mg.nn.ReLU()))
         1
         """
-        self._list.append(self._checked(item))
+        self._held.append(self._checked(item))
         return self
 
     def extend(self, items: Iterable[T]) -> Self:
@@ -80,7 +94,7 @@ class _List(Module, Generic[T]):
         >>> mg.nn.ModuleList().extend([mg.nn.ReLU(), mg.nn.Tanh()])
         ModuleList(ReLU(), Tanh())
         """
-        self._list.extend([self._checked(item) for item in items])
+        self._held.extend([self._checked(item) for item in items])
         return self
 
     def insert(self, index: int, item: T) -> None:
@@ -106,7 +120,7 @@ class _List(Module, Generic[T]):
         >>> layers
         ModuleList(Tanh(), ReLU())
         """
-        self._list.insert(index, self._checked(item))
+        self._held.insert(index, self._checked(item))
 
     def pop(self, index: int = -1) -> T:
         """Remove an item, and return it.
@@ -131,40 +145,25 @@ class _List(Module, Generic[T]):
         >>> mg.nn.ModuleList([mg.nn.ReLU()]).pop()
         ReLU()
         """
-        return self._list.pop(index)
-
-    def __len__(self) -> int:
-        return len(self._list)
+        return self._held.pop(index)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._list)
+        return iter(self._held)
 
     def __getitem__(self, index: Any) -> Any:
         """One of them; of a slice, another such list of the same."""
-        return type(self)(self._list[index]) if isinstance(index, slice) else self._list[index]
-
-    def __setitem__(self, index: int, item: T) -> None:
-        self._list[index] = self._checked(item)
-
-    def __delitem__(self, index: int | slice) -> None:
-        del self._list[index]
+        return type(self)(self._held[index]) if isinstance(index, slice) else self._held[index]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self._list))})"
+        return f"{type(self).__name__}({', '.join(map(repr, self._held))})"
 
 
-class _Dict(Module, Generic[T]):
+class _Dict(_Holder[T]):
     """A dict whose keys are names."""
 
-    held: type[Any]
-    what: str
-
     def __init__(self, items: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
-        self._dict: dict[str, T] = {}
+        self._held: dict[str, T] = {}
         self.update(items)
-
-    def _contents(self) -> list[tuple[str, Any]]:
-        return [*self._dict.items(), *((name, value) for name, value in vars(self).items() if name != "_dict")]
 
     def update(self, items: Mapping[str, T] | Iterable[tuple[str, T]]) -> None:
         """Put several items in, under their names.
@@ -213,7 +212,7 @@ class _Dict(Module, Generic[T]):
         >>> mg.nn.ModuleDict({"act": mg.nn.ReLU()}).pop("act")
         ReLU()
         """
-        return self._dict.pop(key)
+        return self._held.pop(key)
 
     def keys(self) -> KeysView[str]:
         """The names.
@@ -228,7 +227,7 @@ class _Dict(Module, Generic[T]):
         >>> list(mg.nn.ModuleDict({"act": mg.nn.ReLU()}).keys())
         ['act']
         """
-        return self._dict.keys()
+        return self._held.keys()
 
     def values(self) -> ValuesView[T]:
         """The modules or tensors.
@@ -243,7 +242,7 @@ class _Dict(Module, Generic[T]):
         >>> list(mg.nn.ModuleDict({"act": mg.nn.ReLU()}).values())
         [ReLU()]
         """
-        return self._dict.values()
+        return self._held.values()
 
     def items(self) -> ItemsView[str, T]:
         """Pairs of a name and its module or tensor.
@@ -258,7 +257,7 @@ class _Dict(Module, Generic[T]):
         >>> list(mg.nn.ModuleDict({"act": mg.nn.ReLU()}).items())
         [('act', ReLU())]
         """
-        return self._dict.items()
+        return self._held.items()
 
     def clear(self) -> None:
         """Remove all items.
@@ -271,36 +270,25 @@ class _Dict(Module, Generic[T]):
         >>> len(layers)
         0
         """
-        self._dict.clear()
+        self._held.clear()
 
     def __getattr__(self, name: str) -> Any:
-        held = vars(self).get("_dict", {})
+        held = vars(self).get("_held", {})
         if name not in held:
             raise AttributeError(f"{type(self).__name__} has no attribute and no key {name!r}")
         return held[name]
 
-    def __len__(self) -> int:
-        return len(self._dict)
-
     def __iter__(self) -> Iterator[str]:
-        return iter(self._dict)
+        return iter(self._held)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._dict
+        return key in self._held
 
     def __getitem__(self, key: str) -> T:
-        return self._dict[key]
-
-    def __setitem__(self, key: str, item: T) -> None:
-        if not isinstance(item, self.held):
-            raise TypeError(f"{type(self).__name__} holds {self.what}; got an object of type {type(item).__name__}")
-        self._dict[key] = item
-
-    def __delitem__(self, key: str) -> None:
-        del self._dict[key]
+        return self._held[key]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self._dict.items())})"
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self._held.items())})"
 
 
 class ModuleList(_List[Module]):

@@ -211,7 +211,7 @@ class Module(Remembered):
         """The module, and the modules and tensors it holds, with their dotted names: each once, or by each name."""
         yield "", self
         seen = {id(self)}
-        stack: list[tuple[Any, str, Iterator[tuple[str, Any]]]] = [(self, "", _items(self) or iter(()))]
+        stack: list[tuple[Any, str, Iterator[tuple[str, Any]]]] = [(self, "", items_of(self) or iter(()))]
         while stack:
             owner, path, contents = stack[-1]
             entry = next(contents, None)
@@ -221,7 +221,7 @@ class Module(Remembered):
                     seen.discard(id(owner))  # what is left are those around the next one: nothing is inside itself
                 continue
             name, value = f"{path}{entry[0]}", entry[1]
-            items = _items(value)
+            items = items_of(value)
             if id(value) in seen or (items is None and not (isinstance(value, Tensor) and value.is_leaf)):
                 continue
             if items is not None or not every_name:
@@ -1006,7 +1006,7 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
     return changes
 
 
-def _items(value: Any) -> Iterator[tuple[str, Any]] | None:
+def items_of(value: Any) -> Iterator[tuple[str, Any]] | None:
     """What a module, or a collection of modules and tensors, holds by name."""
     if isinstance(value, Module):
         own_tensors_first = sorted(value._contents(), key=lambda entry: not isinstance(entry[1], Tensor))

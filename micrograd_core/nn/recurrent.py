@@ -15,6 +15,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.initialization import Making, parameter
 from micrograd_core.nn.module import Module
+from micrograd_core.ops.shared import chosen
 
 State = Tensor | tuple[Tensor, Tensor]
 
@@ -271,7 +272,7 @@ class RNN(_Layers):
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, **made: Unpack[Making],
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **made)
-        self.options = _nonlinearity("RNN", nonlinearity)
+        self.options = {"nonlinearity": chosen("RNN", "nonlinearity", nonlinearity, ("tanh", "relu"))}
 
 
 class LSTM(_Layers):
@@ -374,12 +375,6 @@ class GRU(_Layers):
     operation, blocks = "gru", 3
 
 
-def _nonlinearity(name: str, nonlinearity: str) -> dict[str, Any]:
-    if nonlinearity not in ("tanh", "relu"):
-        raise ValueError(f"{name}: nonlinearity is 'tanh' or 'relu'; got {nonlinearity!r}")
-    return {"nonlinearity": nonlinearity}
-
-
 class _Cell(_Kind):
     """One step."""
 
@@ -478,7 +473,7 @@ class RNNCell(_Cell):
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", **made: Unpack[Making]
     ) -> None:
         super().__init__(input_size, hidden_size, bias, **made)
-        self.options = _nonlinearity("RNNCell", nonlinearity)
+        self.options = {"nonlinearity": chosen("RNNCell", "nonlinearity", nonlinearity, ("tanh", "relu"))}
 
 
 class LSTMCell(_Cell):

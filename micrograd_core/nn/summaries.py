@@ -67,15 +67,20 @@ def summary(model: Module, *sample: Any) -> Summary:
     """
     modules = list(model.named_modules())
     outputs: dict[int, str] = {}
+
+    def note(module: Module, args: Any, result: Any) -> None:
+        shapes = [str(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in pytrees.flatten(result)[0]]
+        outputs[id(module)] = ", ".join(shapes)
+
     before = [(module, vars(module).copy()) for _, module in modules]
     try:
         for _, module in modules:
-            vars(module)["forward"] = _watched(module, outputs)
+            vars(module)["_after"] = {**module._after, note: note}
         with no_grad():
             model.eval()(*sample)
     finally:
         for module, attributes in before:
-            for name in ("forward", "training"):
+            for name in ("_after", "training"):
                 if name in attributes:
                     vars(module)[name] = attributes[name]
                 else:
@@ -84,19 +89,6 @@ def summary(model: Module, *sample: Any) -> Summary:
         Row(name or "·", module._line(), outputs.get(id(module), "-"), module._sizes()[0]) for name, module in modules
     ]
     return Summary(rows, *model._sizes())
-
-
-def _watched(module: Module, outputs: dict[int, str]) -> Any:
-    """The forward of a module, which also notes what it gives."""
-    forward = module.forward
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        result = forward(*args, **kwargs)
-        shapes = [str(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in pytrees.flatten(result)[0]]
-        outputs[id(module)] = ", ".join(shapes)
-        return result
-
-    return watched
 
 
 __all__ = ["summary"]

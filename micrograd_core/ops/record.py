@@ -32,7 +32,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from micrograd_core.dtypes import DType
-from micrograd_core.layout import Shape
+from micrograd_core.layout import Shape, resolve_axis
 
 if TYPE_CHECKING:
     from micrograd_core.ops.operations import Handle as Handle, Operand as Operand, Table as Table, TypeIs as TypeIs  # noqa: I001
@@ -103,30 +103,34 @@ def _unwrapped(compose: Any) -> Any:
 
 
 def settings(
-    compose: Any, optional: int = 0, checked: Callable[..., Any] | None = None, **more: Any
+    name: str, compose: Any, optional: int = 0, refuses: Callable[..., None] | None = None, **more: Any
 ) -> Callable[..., dict[str, Any]] | None:
     """The parameters of an operation whose composition has them by name: its defaults are the public ones.
 
-    `more` are those that the composition itself doesn't take, and their defaults. `checked` gets the operands and the
-    parameters, and returns the latter; the last operands, `optional` of them, may be left out.
+    An integer ``axis`` may be given by position, too, and is counted from the first. `more` are those that the
+    composition itself doesn't take, and their defaults. `refuses` is that of `Op`; the last operands, `optional` of
+    them, may be left out.
     """
+    compose = _unwrapped(compose)
     code, defaults = compose.__code__, {**(compose.__kwdefaults__ or {}), **more}
     operands, names = code.co_varnames[1 : code.co_argcount], code.co_varnames[code.co_argcount :]
     names = (*names[: code.co_kwonlyargcount], *more)
-    if not operands or not names:
+    if not operands or not (names or refuses):
         return None
-    kinds = {**compose.__annotations__, **{name: type(value).__name__ for name, value in defaults.items()}}
-    required = len(operands) - optional
-    takes = [*operands[:required], "/", *(f"{name}=None" for name in operands[required:]), "*"]
-    takes += [f"{name}={defaults[name]!r}" if name in defaults else name for name in names]
-    gives = [
-        f"{name}={kinds[name]}({name})" if kinds.get(name) in ("bool", "float") else f"{name}={name}" for name in names
-    ]
-    gives = gives if checked is None else [*operands, *gives]
+    kinds = {**compose.__annotations__, **{each: type(value).__name__ for each, value in defaults.items()}}
+    required, along = len(operands) - optional, [each for each in names if each == "axis" and kinds[each] == "int"]
+    told = {each: f"{each}={defaults[each]!r}" if each in defaults else each for each in names}
+    takes = [*operands[:required], "/", *(f"{each}=None" for each in operands[required:]), *map(told.pop, along)]
+    takes += [*["*"] * bool(told), *told.values()]
+    made_of = {each: f"{kinds[each]}({each})" for each in names if kinds.get(each) in ("bool", "float", "int")}
+    made_of |= dict.fromkeys(along, f"resolve_axis({name!r}, axis, len({operands[0]}.shape))")
+    given = [repr(name), *operands, *(f"{each}={each}" for each in names)]
+    refused = "" if refuses is None else f"refuses({', '.join(given)}) or "
+    gives = ", ".join(f"{each!r}: {made_of.get(each, each)}" for each in names)
     made: Callable[..., dict[str, Any]] = eval(
-        f"lambda {', '.join(takes)}: made({', '.join(gives)})", {"made": checked or dict}
+        f"lambda {', '.join(takes)}: {refused}{{{gives}}}", {"refuses": refuses, "resolve_axis": resolve_axis}
     )
-    made.__annotations__ = {**dict.fromkeys((*operands, *names), "Any"), **{name: kinds[name] for name in defaults}}
+    made.__annotations__ = {**dict.fromkeys((*operands, *names), "Any"), **{each: kinds[each] for each in defaults}}
     return made
 
 
@@ -174,7 +178,10 @@ class Op:
         The dtype operands are cast to before the kernel sees them (accumulators of integer sums).
     parameters : function or None
         ``(*operands, **as called) -> dict`` of validated, canonical kernel parameters. Its signature is the public one.
-        Left out: those that the composition takes by name, with its defaults, where there is nothing to validate.
+        Left out: those that the composition takes by name, with its defaults.
+    refuses : function or None
+        ``(name, *operands, **params)``: raises for what the operation isn't defined for. `parameters`, where they are
+        left out, call it first.
     check : function or None
         ``(name, *shapes, **params)``: raises the sentence that explains why shapes do not fit. Called when a kernel has
         already refused, so that it costs nothing otherwise.
@@ -219,69 +226,58 @@ class Op:
         or that of the extension. What NumPy lacks `np` composes of its functions, as the composition says.
     """
 
-    __slots__ = (
-        "accepts", "autocast", "batching", "capability", "cast", "check", "combine", "compose", "cost",
-        "differentiable", "doc", "extension", "gradient", "gradient_aliases", "kind", "lowering", "name", "observe",
-        "operands", "optional", "parameters", "parts", "reference", "result", "samples", "scalar", "separate", "shape",
-        "standard", "tangent", "undefined", "view",
-    )  # fmt: skip
+    name: str
+    doc: str
+    operands: Any = None
+    accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC
+    separate: tuple[int, ...] = ()
+    optional: tuple[float, ...] = ()
+    result: str | Callable[..., DType] | tuple[str | Callable[..., DType], ...] = SAME
+    kind: str = ""
+    combine: str = ""
+    lowering: str = ""
+    cost: int = 1
+    shape: Callable[..., Any] | None = None
+    cast: Callable[[DType], DType] | None = None
+    parameters: Callable[..., dict[str, Any]] | None = None
+    refuses: Callable[..., None] | None = None
+    check: Callable[..., Any] | None = None
+    gradient: tuple[Rule | None, ...] | Callable[[Sequence[bool]], Iterable[Rule | None]] | str | None = None
+    tangent: Callable[..., Any] | None = None
+    compose: Callable[..., Any] | None = None
+    batching: Callable[..., Any] | None = None
+    autocast: str = ""
+    scalar: str = ""
+    extension: str = ""
+    standard: bool = False
+    capability: str = ""
+    parts: Any = None
+    observe: Callable[..., Any] | None = None
+    undefined: str = ""
+    view: bool = False
+    gradient_aliases: Any = ()
+    samples: tuple[Sample, ...] = ()
+    reference: Any = None
 
-    def __init__(
-        self,
-        name: str,
-        doc: str = "",
-        *,
-        operands: int | None = None,
-        accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC,
-        separate: tuple[int, ...] = (),
-        optional: tuple[float, ...] = (),
-        result: str | Callable[..., DType] | tuple[str | Callable[..., DType], ...] = SAME,
-        kind: str = "",
-        combine: str = "",
-        lowering: str = "",
-        cost: int = 1,
-        shape: Callable[..., Any] | None = None,
-        cast: Callable[[DType], DType] | None = None,
-        parameters: Callable[..., dict[str, Any]] | None = None,
-        check: Callable[..., Any] | None = None,
-        gradient: tuple[Rule | None, ...] | Callable[[Sequence[bool]], Iterable[Rule | None]] | str | None = None,
-        tangent: Callable[..., Any] | None = None,
-        compose: Callable[..., Any] | None = None,
-        batching: Callable[..., Any] | None = None,
-        autocast: str = "",
-        scalar: str = "",
-        extension: str = "",
-        standard: bool = False,
-        capability: str = "",
-        parts: Any = None,
-        observe: Callable[..., Any] | None = None,
-        undefined: str = "",
-        view: bool = False,
-        gradient_aliases: bool | tuple[int, ...] = (),
-        samples: tuple[Sample, ...] = (),
-        reference: Callable[..., Any] | None = None,
-    ) -> None:
-        own = _unwrapped(compose)
-        self.name, self.doc = name, doc or _sentences(parameters) or _sentences(own)
-        taken = 1 if own is None else own.__code__.co_argcount - 1
-        self.operands = taken if operands is None else operands
-        if parameters is None and own is not None and self.operands:
-            parameters = settings(own, len(optional))
-        self.accepts, self.separate, self.result, self.cast = accepts, separate, result, cast
-        self.optional, self.parameters, self.check = optional, parameters, check
-        if parameters is not None and "<l" in parameters.__qualname__:
-            parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
-        self.gradient, self.tangent, self.compose = gradient, tangent, compose
-        self.differentiable = not isinstance(gradient, str)
-        self.kind, self.combine, self.lowering, self.cost = kind, combine, lowering, cost
-        self.shape, self.batching, self.autocast, self.scalar = shape, batching, autocast, scalar
-        self.extension, self.standard, self.capability = extension, standard, capability
-        self.parts, self.undefined, self.view = parts, undefined, view
-        self.observe = _all_numbers if observe is None and parts is not None else observe
-        self.gradient_aliases = range(sys.maxsize) if gradient_aliases is True else gradient_aliases or ()
-        self.samples = samples
-        path = f"{extension}.{name}" if extension else name
-        self.reference = reference or (lambda np, *arrays, **params: attrgetter(path)(np)(*arrays, **params))
+    def __init__(self, name: str, doc: str = "", **facts: Any) -> None:
+        if unknown := facts.keys() - FACTS.keys():
+            raise TypeError(f"{name}: a record has no {', '.join(sorted(unknown))}")
+        vars(self).update(FACTS, **facts)
+        own = _unwrapped(self.compose)
+        self.name, self.doc = name, doc or _sentences(self.parameters) or _sentences(own)
+        if self.operands is None:
+            self.operands = 1 if own is None else own.__code__.co_argcount - 1
+        if self.parameters is None and own is not None and self.operands:
+            self.parameters = settings(name, own, len(self.optional), self.refuses)
+        if self.parameters is not None and "<l" in self.parameters.__qualname__:
+            self.parameters.__qualname__ = name  # Python's own complaints about arguments name the operation
+        self.differentiable = not isinstance(self.gradient, str)
+        if self.observe is None and self.parts is not None:
+            self.observe = _all_numbers
+        if self.gradient_aliases is True:
+            self.gradient_aliases = range(sys.maxsize)
+        path = f"{self.extension}.{name}" if self.extension else name
+        self.reference = self.reference or (lambda np, *arrays, **params: attrgetter(path)(np)(*arrays, **params))
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -294,3 +290,7 @@ class Op:
     def accepted(self, position: int) -> frozenset[str]:
         """Dtype kinds of one operand."""
         return self.accepts[position] if isinstance(self.accepts, tuple) else self.accepts
+
+
+FACTS: dict[str, Any] = {name: vars(Op)[name] for name in Op.__annotations__ if name in vars(Op)}
+"""What a record may say, and what is so where it does not."""

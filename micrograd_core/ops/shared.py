@@ -9,7 +9,8 @@ from operator import index
 from typing import Any
 
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, REAL_OF, DType, bool_, float32, int64, integer_range
-from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes, resolve_axis
+from micrograd_core.errors import one_of
+from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
 from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
 from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Handle, Op, Operand, Sample, Table, TypeIs
 from micrograd_core.ops.tangents import symmetric, zero
@@ -26,6 +27,13 @@ def whole(op: str, what: str, x: Any) -> int:
         return int(index(x))
     except TypeError:
         raise TypeError(f"{op}: {what} is an integer; got {x!r}") from None
+
+
+def chosen(op: str, what: str, x: Any, possible: Iterable[Any]) -> Any:
+    """An argument that is one of some words."""
+    if x not in possible:
+        raise ValueError(f"{op}: {what} is {one_of(map(repr, possible))}; got {x!r}")
+    return x
 
 
 def is_scalar(x: Any) -> TypeIs[int | float | complex]:
@@ -272,20 +280,9 @@ def by_channel(k: Table, parameter: Operand, ndim: int, axis: int = 1) -> Any:
     return k.reshape(parameter, shape=along_axis(parameter, axis, ndim))
 
 
-def along_one(name: str, default: int = -1) -> Any:
-    """Parameters of an operation along one axis."""
-
-    def parameters(x: Any, /, axis: int = default) -> dict[str, Any]:
-        return {"axis": resolve_axis(name, axis, len(x.shape))}
-
-    return parameters
-
-
 def check_reduction(name: str, reduction: str, *more: str) -> None:
     """Refuse a reduction that a loss does not know."""
-    if reduction not in ("mean", "sum", "none", *more):
-        possible = ", ".join(map(repr, ("mean", "sum", *more)))
-        raise ValueError(f"{name}: reduction is {possible} or 'none'; got {reduction!r}")
+    chosen(name, "reduction", reduction, ("mean", "sum", *more, "none"))
 
 
 def span(shape: Shape, axis: int, start: int, stop: int) -> tuple[slice, ...]:

@@ -23,11 +23,8 @@ PACKAGE = __name__.partition(".")[0]
 class LocatedOp(Op):
     """An operation in a record whose rules look at what they return, and know the line that made it."""
 
-    __slots__ = ()
-
     def __init__(self, op: Op, line: str) -> None:
-        for name in Op.__slots__:
-            setattr(self, name, getattr(op, name))
+        vars(self).update(vars(op))
         rules, check = op.gradient, partial(_checked, op.name, line)
         if isinstance(rules, tuple):
             self.gradient = tuple(rule and check(rule) for rule in rules)

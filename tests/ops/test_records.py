@@ -61,6 +61,26 @@ def of(op: Op, dtype: str = "") -> Iterator[tuple[Case, list[Any], dict[str, Any
 # ── words ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_record_refuses_facts_that_there_are_not() -> None:
+    with pytest.raises(TypeError, match="twice: a record has no combines, kinds"):
+        Op("twice", kinds="elementwise", combines="add")
+
+
+def test_a_composition_gives_the_parameters_and_refuses_gets_them_as_they_were_given() -> None:
+    seen: list[Any] = []
+
+    def compose(k: Any, x: Any, weight: Any, *, axis: int = -1, eps: float = 1e-5, turned: bool = False) -> Any: ...
+
+    op = Op("weighed", optional=(1.0,), compose=compose, refuses=lambda *args, **params: seen.append((args, params)))
+    x = np.zeros((2, 3))
+    assert op.parameters is not None
+    assert list(inspect.signature(op.parameters).parameters) == ["x", "weight", "axis", "eps", "turned"]
+    assert op.parameters(x, None, 0, eps=1, turned=1) == {"axis": 0, "eps": 1.0, "turned": True}
+    assert op.parameters(x) == {"axis": 1, "eps": 1e-5, "turned": False}
+    assert [params["axis"] for _, params in seen] == [0, -1]
+    assert seen[0][0][0] == "weighed"
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_the_words_of_a_record_are_known(op: Op) -> None:
     assert op.autocast in ("", HALF, FULL)

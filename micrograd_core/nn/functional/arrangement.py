@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.nn.functional.common import T, of_operations, per_axis, publish, with_batch, without_batch
+from micrograd_core.errors import ShapeError
+from micrograd_core.nn.functional.common import T, of_operations, publish, with_batch, without_batch
+from micrograd_core.ops.network.patches import per_axis
+from micrograd_core.ops.shared import chosen
 
 PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """Modes of `pad`, and what NumPy, and the operation, call them."""
@@ -50,8 +52,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     x, given = asarray(input), list(pad)
     if len(given) % 2 or len(given) > 2 * x.ndim:
         raise ShapeError(f"pad: {given} is not a pair (before, after) for each of the last axes of shape {x.shape}")
-    if mode not in PADDINGS:
-        raise ValueError(f"pad: mode is {one_of(map(repr, PADDINGS))}; got {mode!r}")
+    chosen("pad", "mode", mode, PADDINGS)
     if mode != "constant" and value not in (None, 0):
         raise ValueError(f"pad: mode {mode!r} repeats elements of the tensor, and takes no value; got {value!r}")
     pairs = [(0, 0)] * (x.ndim - len(given) // 2) + list(zip(given[::2], given[1::2], strict=True))[::-1]
@@ -108,7 +109,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     (1, 12, 9)
     """
     x, absent = with_batch("unfold", input, 2)
-    kernel = per_axis("unfold", "kernel_size", kernel_size, 2)
+    kernel = per_axis("unfold", "kernel_size", kernel_size, 2, 0)
     patches = T["patches"](x, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
     positions = math.prod(patches.shape[4:])
     return without_batch(patches.reshape(x.shape[0], x.shape[1] * math.prod(kernel), positions), absent)
@@ -158,7 +159,7 @@ def fold(
     x = x.expand_dims(0) if absent else x
     given = {"output_size": output_size, "kernel_size": kernel_size, "dilation": dilation, "padding": padding,
              "stride": stride}  # fmt: skip
-    size, kernel, spread, around, steps = (per_axis("fold", what, value, 2) for what, value in given.items())
+    size, kernel, spread, around, steps = (per_axis("fold", what, value, 2, 0) for what, value in given.items())
     lengths = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, d, p, s in zip(size, kernel, spread, around, steps, strict=True)

@@ -11,8 +11,6 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops import TABLE
-from micrograd_core.ops.network import patches
-from micrograd_core.ops.network.windows import single
 from micrograd_core.ops.shared import both_spellings, check_reduction, other_spellings, parameter_names
 
 T: Final = FUNCTIONS
@@ -104,11 +102,6 @@ def reduced(name: str, losses: Tensor, reduction: str) -> Tensor:
     """Losses added up, averaged, or left as they are."""
     check_reduction(name, reduction)
     return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
-
-
-def per_axis(name: str, what: str, value: Any, rank: int) -> tuple[int, ...]:
-    """One integer for each spatial axis; a single one, in a list or not, goes for all."""
-    return patches.per_axis(name, what, single(value), rank, 0)
 
 
 def check_padding(name: str, padding_idx: int | None, rows: int) -> int | None:

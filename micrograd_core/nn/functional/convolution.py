@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.nn.functional.common import T, named, of_operations, per_axis, publish, with_batch, without_batch
+from micrograd_core.nn.functional.common import T, named, of_operations, publish, with_batch, without_batch
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -95,12 +95,8 @@ def _family(rank: int) -> dict[str, Callable[..., Tensor]]:
         (1, 1, 8, 8)
         """
         x, absent = with_batch(name, input, rank)
-        given = {"stride": stride, "dilation": dilation, "padding": padding}
-        sizes = {
-            what: value if isinstance(value, str) else per_axis(name, what, value, rank)
-            for what, value in given.items()
-        }
-        return without_batch(T[name](x, weight, bias, groups=groups, **sizes), absent)
+        given = {"stride": stride, "dilation": dilation, "padding": padding, "groups": groups}
+        return without_batch(T[name](x, weight, bias, **given), absent)
 
     def conv_transpose(
         input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
@@ -144,8 +140,7 @@ def _family(rank: int) -> dict[str, Callable[..., Tensor]]:
         """
         x, absent = with_batch(opposite, input, rank)
         given = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
-        sizes = {what: per_axis(opposite, what, value, rank) for what, value in given.items()}
-        return without_batch(T[opposite](x, asarray(weight), bias, groups=groups, **sizes), absent)
+        return without_batch(T[opposite](x, asarray(weight), bias, groups=groups, **given), absent)
 
     return {name: named(conv, name, rank), opposite: named(conv_transpose, opposite, rank)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.creation import ones
@@ -66,18 +67,22 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return x * 0 if training and p == 1 else T["dropout"](x, p, training=training)
 
 
-def _whole_channels(
-    name: str, input: Any, p: float, training: bool, inplace: bool, axes: tuple[int, ...], lead: int
-) -> Tensor:
-    """`dropout` of what lies along all axes but the first ones: so many, or all but the last ones."""
+def _dropped(
+    name: str, input: Any, p: float, training: bool, inplace: bool, axes: tuple[int, ...], lead: int | None,
+    change: Callable[..., Tensor],
+) -> Tensor:  # fmt: skip
+    """What lies along all axes but the first ones, so many or all but the last ones, is dropped as a whole."""
     if inplace:
-        return written(input, lambda x: _whole_channels(name, x, p, training, False, axes, lead))
+        return written(input, lambda x: _dropped(name, x, p, training, False, axes, lead, change))
     x = _checked(name, input, p, axes)
-    if not training:
+    if not training or not p:
         return x + 0
     kept = x.shape[:lead]
-    shape = (*kept, *(1,) * (x.ndim - len(kept)))
-    return x * 0 if p == 1 else x * (_kept(x, p, shape) * (1 / (1 - p)))
+    return x * 0 if p == 1 else change(x, _kept(x, p, (*kept, *(1,) * (x.ndim - len(kept)))), p)
+
+
+def _scaled(x: Tensor, kept: Tensor, p: float) -> Tensor:
+    return x * (kept * (1 / (1 - p)))
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -113,7 +118,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     >>> y.shape
     (2, 3, 4)
     """
-    return _whole_channels("dropout1d", input, p, training, inplace, (2, 3), -1)
+    return _dropped("dropout1d", input, p, training, inplace, (2, 3), -1, _scaled)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -150,7 +155,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     (2, 3, 4, 4)
     """
     # of two axes each element is a channel, as PyTorch has it
-    return _whole_channels("dropout2d", input, p, training, inplace, (2, 3, 4), 2)
+    return _dropped("dropout2d", input, p, training, inplace, (2, 3, 4), 2, _scaled)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -186,16 +191,13 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     >>> y.shape
     (2, 3, 4, 4, 4)
     """
-    return _whole_channels("dropout3d", input, p, training, inplace, (4, 5), -3)
+    return _dropped("dropout3d", input, p, training, inplace, (4, 5), -3, _scaled)
 
 
-def _alpha(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
+def _alpha(x: Tensor, kept: Tensor, p: float) -> Tensor:
     """What is dropped becomes selu's least value; then mean and variance are put back (Klambauer et al. 2017)."""
-    if p == 1:
-        return x * 0
     least = -SELU_ALPHA * SELU_SCALE
     scale = ((1 - p) * (1 + p * least**2)) ** -0.5
-    kept = _kept(x, p, shape)
     return (x * kept + (1 - kept) * least) * scale - scale * p * least
 
 
@@ -232,10 +234,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     >>> y.shape
     (2, 3, 4)
     """
-    if inplace:
-        return written(input, alpha_dropout, p, training)
-    x = _checked("alpha_dropout", input, p)
-    return _alpha(x, p, x.shape) if training and p else x + 0
+    return _dropped("alpha_dropout", input, p, training, inplace, (), None, _alpha)
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
@@ -271,12 +270,10 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     >>> y.shape
     (2, 3, 4)
     """
-    if inplace:
-        return written(input, feature_alpha_dropout, p, training)
     x = _checked("feature_alpha_dropout", input, p)
     if x.ndim < 2:
         raise ShapeError(f"feature_alpha_dropout: the input has axes (batch, channels, ...); got shape {x.shape}")
-    return _alpha(x, p, (*x.shape[:2], *(1,) * (x.ndim - 2))) if training and p else x + 0
+    return _dropped("feature_alpha_dropout", input, p, training, inplace, (), 2, _alpha)
 
 
 publish(globals())

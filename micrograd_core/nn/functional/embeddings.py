@@ -9,6 +9,8 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, check_padding, publish
+from micrograd_core.ops.network.bags import MODES
+from micrograd_core.ops.shared import chosen
 
 # What each computes, its name says, and torch.nn.functional, whose arguments it takes.
 
@@ -133,8 +135,7 @@ def embedding_bag(
     indices, table = asarray(input), asarray(weight)
     if indices.dtype.is_floating:
         indices, table = table, indices
-    if mode not in ("sum", "mean", "max"):
-        raise ValueError(f"embedding_bag: mode is 'sum', 'mean' or 'max'; got {mode!r}")
+    chosen("embedding_bag", "mode", mode, MODES)
     if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != indices.shape):
         raise ValueError("embedding_bag: per_sample_weights are for mode='sum', and have the shape of the input")
     if indices.ndim == 2 and offsets is None:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.nn.functional.common import T, named, per_axis, with_batch, without_batch
+from micrograd_core.nn.functional.common import T, named, with_batch, without_batch
+from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.network.windows import Windows
 from micrograd_core.random import uniform
 
@@ -154,7 +155,7 @@ def _family(rank: int) -> dict[str, Callable[..., Any]]:
         x, absent = with_batch(name, input, rank)
         places = with_batch(name, indices, rank)[0]
         given = {"kernel_size": kernel_size, "stride": kernel_size if stride is None else stride, "padding": padding}
-        axes = (per_axis(name, what, value, rank) for what, value in given.items())
+        axes = (per_axis(name, what, value, rank, 0) for what, value in given.items())
         size = tuple((n - 1) * s + k - 2 * p for n, k, s, p in zip(x.shape[2:], *axes, strict=True))
         size = size if output_size is None else tuple(output_size)[-rank:]
         return without_batch(T["max_unpool"](x, places, size), absent)

@@ -189,14 +189,18 @@ def _prod(k: Table, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     return k.positive(k.reshape(product_by_halves(k, x, last), shape=result))
 
 
-def prefixes(k: Table, x: Any, combine: Any, axis: int) -> Any:
-    """All prefixes in ``log2(n)`` steps (W. D. Hillis, G. L. Steele, 1986), which keeps rounding errors small too."""
-    length, step, x = x.shape[axis], 1, k.positive(x)
+def prefixes(k: Table, combine: Any, axis: int, *xs: Handle) -> tuple[Any, ...]:
+    """All prefixes in ``log2(n)`` steps (W. D. Hillis, G. L. Steele, 1986), which keeps rounding errors small too.
+
+    ``combine(*later, *earlier)`` of parts of all `xs` gives as many.
+    """
+    length, step, xs = xs[0].shape[axis], 1, tuple(map(k.positive, xs))
     while step < length:
-        more = combine(cut(k, x, axis, step, length), cut(k, x, axis, 0, length - step))
-        x = k.concat(cut(k, x, axis, 0, step), more, axis=axis)
+        parts = [cut(k, x, axis, *ends) for ends in ((step, length), (0, length - step)) for x in xs]
+        pairs = zip(xs, combine(*parts), strict=True)
+        xs = tuple(k.concat(cut(k, x, axis, 0, step), more, axis=axis) for x, more in pairs)
         step *= 2
-    return x
+    return xs
 
 
 def _scan(name: str, doc: str, combine: str, initial: int, **facts: Any) -> Op:
@@ -209,7 +213,7 @@ def _scan(name: str, doc: str, combine: str, initial: int, **facts: Any) -> Op:
         return {"axis": axis, "include_initial": bool(include_initial)}
 
     def compose(k: Table, x: Handle, *, axis: int, include_initial: bool) -> Any:
-        found = prefixes(k, x, getattr(k, combine), axis)
+        (found,) = prefixes(k, lambda later, earlier: (getattr(k, combine)(later, earlier),), axis, x)
         if not include_initial:
             return found
         first = k.full(shape=reduced_shape(x.shape, (axis,), True), fill_value=initial, dtype=x.dtype)

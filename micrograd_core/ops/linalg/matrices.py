@@ -14,7 +14,7 @@ from micrograd_core.layout import Shape, broadcast_shapes, is_integer
 from micrograd_core.ops.batching import leading, products
 from micrograd_core.ops.linalg import matrix_calculus as calculus
 from micrograd_core.ops.record import INEXACT, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import at_least_single, calls, complex_dtype, real_dtype, to_int64
+from micrograd_core.ops.shared import at_least_single, calls, chosen, complex_dtype, real_dtype, to_int64
 
 # ── what is returned ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -79,9 +79,7 @@ def _qr_parameters(x: Any, /, *, mode: str = "reduced") -> dict[str, Any]:
     are independent.
     """
     matrix_stack("qr", x.shape)
-    if mode not in ("reduced", "complete"):
-        raise ValueError(f"qr: mode is 'reduced' or 'complete'; got {mode!r}")
-    return {"mode": mode}
+    return {"mode": chosen("qr", "mode", mode, ("reduced", "complete"))}
 
 
 def _svd_parameters(x: Any, /, *, full_matrices: bool = True) -> dict[str, Any]:

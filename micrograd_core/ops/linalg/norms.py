@@ -21,12 +21,6 @@ from micrograd_core.ops.shared import cut, in_dtype_of, in_float32, real_dtype
 from micrograd_core.ops.tangents import reduction
 
 
-def _diagonal_parameters(x: Any, /, *, offset: int = 0) -> dict[str, Any]:
-    """The elements ``x[..., i, i + offset]``. A view where strides allow it."""
-    matrix_stack("diagonal", x.shape)
-    return {"offset": int(offset)}
-
-
 def _trace_parameters(x: Any, /, *, offset: int = 0, dtype: Any = None) -> dict[str, Any]:
     """The sum of the elements ``x[..., i, i + offset]``, in `dtype` if given. Integer results are 64 bits wide."""
     matrix_stack("trace", x.shape)
@@ -139,8 +133,9 @@ def _matrix_norm(k: Table, x: Handle, *, keepdims: bool, ord: Any) -> Handle:
 # ── movement ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _diagonal(k: Table, x: Handle, *, offset: int) -> Handle:
-    """Every (n + 1)-th element of the flattened matrix."""
+def _diagonal(k: Table, x: Handle, *, offset: int = 0) -> Handle:
+    """The elements ``x[..., i, i + offset]``. A view where strides allow it."""
+    # every (n + 1)-th element of the flattened matrix
     *batch, rows, columns = x.shape
     length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     flat = k.reshape(x, shape=(*batch, rows * columns))
@@ -204,7 +199,7 @@ OPS = (
     _EVERYWHERE(
         "diagonal",
         batching=leading,
-        parameters=_diagonal_parameters,
+        refuses=lambda name, x, **_: matrix_stack(name, x.shape),
         accepts=ANY,
         compose=_diagonal,
         view=True,

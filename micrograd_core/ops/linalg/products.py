@@ -81,15 +81,14 @@ def _vecdot(k: Table, x: Handle, y: Handle, *, axis: int) -> Handle:
     return _sum(k, product, (len(product.shape) + axis,))
 
 
-def _outer_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
-    """All products of the elements of two 1-d tensors."""
+def _check_outer(name: str, x1: Any, x2: Any) -> None:
     if not len(x1.shape) == len(x2.shape) == 1:
         raise ShapeError(f"outer: operands are 1-d; got shapes {tuple(x1.shape)} and {tuple(x2.shape)}")
-    return {}
 
 
-def _outer(k: Table, x: Handle, y: Handle) -> Handle:
-    return k.multiply(k.reshape(x, shape=(x.shape[0], 1)), y)
+def _outer(k: Table, x1: Handle, x2: Handle) -> Handle:
+    """All products of the elements of two 1-d tensors."""
+    return k.multiply(k.reshape(x1, shape=(x1.shape[0], 1)), x2)
 
 
 # ── einsum ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,7 +241,7 @@ OPS = calls(
         samples=(Sample((2, 3), (2, 3)), Sample((2, 1, 3), (4, 3)), Sample((3, 2), (3, 2), axis=0), Sample((0,), (0,))),
         reference=lambda np, x, y, axis=-1: (np.conj(x) * y).sum(axis=axis),
     ),
-    Op("outer", parameters=_outer_parameters, compose=_outer, samples=(Sample((2,), (3,)), Sample((0,), (3,)))),
+    Op("outer", refuses=_check_outer, compose=_outer, samples=(Sample((2,), (3,)), Sample((0,), (3,)))),
     Op(
         "einsum",
         autocast="half",

@@ -191,7 +191,11 @@ def _tanh_argument(k: Table, x: Handle) -> Handle:
 
 
 @in_float32
-def _gelu(k: Table, x: Handle, *, approximate: str) -> Handle:
+def _gelu(k: Table, x: Handle, *, approximate: str = "none") -> Handle:
+    """``x`` times the standard normal distribution function of ``x`` (Hendrycks & Gimpel 2016).
+
+    With ``approximate='tanh'`` by their formula ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2``.
+    """
     if approximate == "none":
         return k.times_normal(x, x)
     # (1 + tanh(u)) / 2 is sigmoid(2 u), which keeps the digits of the left tail
@@ -208,24 +212,17 @@ def _gelu_gradient(k: Table, g: Handle, x: Handle, *, approximate: str) -> Handl
     return k.multiply(g, k.add(s, k.multiply(k.multiply(x, k.multiply(s, k.subtract(1, s))), slope)))
 
 
-def _gelu_parameters(x: Any, /, *, approximate: str = "none") -> dict[str, Any]:
-    """``x`` times the standard normal distribution function of ``x`` (Hendrycks & Gimpel 2016).
-
-    With ``approximate='tanh'`` by their formula ``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2``.
-    """
+def _check_gelu(name: str, x: Any, *, approximate: str) -> None:
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate is {one_of(['none', 'tanh'])}; got {approximate!r}")
-    return {"approximate": approximate}
 
 
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _hardtanh_parameters(x: Any, /, *, min_val: float = -1.0, max_val: float = 1.0) -> dict[str, Any]:
-    """``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0."""
+def _check_hardtanh(name: str, x: Any, *, min_val: float, max_val: float) -> None:
     if not min_val <= max_val:
         raise ValueError(f"hardtanh: min_val must not exceed max_val; got {min_val} and {max_val}")
-    return {"min_val": float(min_val), "max_val": float(max_val)}
 
 
 def _hardtanh_rule(k: Table, g: Handle, out: Handle, x: Handle, *, min_val: float, max_val: float) -> Handle:
@@ -273,7 +270,7 @@ OPS = (
     ),
     _ELEMENTWISE(
         "gelu",
-        parameters=_gelu_parameters,
+        refuses=_check_gelu,
         gradient=(lambda k, g, out, x, *, approximate: k.gelu_gradient(g, x, approximate=approximate),),
         compose=_gelu,
         samples=_samples({}, {"approximate": "tanh"}),
@@ -323,9 +320,10 @@ OPS = (
     ),
     _ELEMENTWISE(
         "hardtanh",
-        parameters=_hardtanh_parameters,
+        "``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0.",
+        refuses=_check_hardtanh,
         gradient=(_hardtanh_rule,),
-        compose=lambda k, x, *, min_val, max_val: k.minimum(k.maximum(x, min_val), max_val),
+        compose=lambda k, x, *, min_val=-1.0, max_val=1.0: k.minimum(k.maximum(x, min_val), max_val),
         samples=_samples({}, {"min_val": -0.5, "max_val": 1.5}),
     ),
 )

@@ -16,14 +16,9 @@ from micrograd_core.ops.tangents import linear
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _embedding_parameters(indices: Any, weight: Any, /) -> dict[str, Any]:
-    """The rows of ``x2`` (number of embeddings, features) that the integers ``x1`` name.
-
-    An index that names none raises ``IndexError`` on devices that can tell at once, and gives NaN on others.
-    """
+def _check_embedding(name: str, indices: Any, weight: Any) -> None:
     if len(weight.shape) != 2:
         raise ShapeError(f"embedding: the weight has axes (number of embeddings, features); got shape {weight.shape}")
-    return {}
 
 
 def _named(k: Table, indices: Handle, count: int) -> Handle:
@@ -35,26 +30,22 @@ def _named(k: Table, indices: Handle, count: int) -> Handle:
 
 
 def _embedding(k: Table, indices: Handle, weight: Handle) -> Handle:
-    """Selects by masks; NaN for an index that names no row."""
+    """The rows of ``x2`` (number of embeddings, features) that the integers ``x1`` name.
+
+    An index that names none raises ``IndexError`` on devices that can tell at once, and gives NaN on others.
+    """
     named = _named(k, indices, weight.shape[0])
     axis = (len(indices.shape),)
     rows = k.sum(k.where(named, weight, 0), axis=axis, keepdims=False)
     return k.where(k.any(named, axis=axis, keepdims=False), rows, math.nan)
 
 
-def _embedding_gradient_parameters(g: Any, indices: Any, /, *, num_embeddings: int) -> dict[str, Any]:
+def _check_embedding_gradient(name: str, g: Any, indices: Any, *, num_embeddings: int) -> None:
     if g.shape[:-1] != indices.shape or not g.shape:
         raise ShapeError(
             f"embedding_gradient: a cotangent of shape {g.shape} does not fit indices of shape {indices.shape}: it has "
             "one more axis, that of the features"
         )
-    return {"num_embeddings": int(num_embeddings)}
-
-
-def _embedding_gradient_reference(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
-    out = np.zeros((num_embeddings, g.shape[-1]))
-    np.add.at(out, indices, g)
-    return out
 
 
 @in_float32
@@ -106,7 +97,7 @@ _INDICES = Array((2, 3), 0, 4, "int64")
 OPS = calls(
     Op(
         "embedding",
-        parameters=_embedding_parameters,
+        refuses=_check_embedding,
         accepts=(INTEGER, FLOATING),
         separate=(0,),
         tangent=linear,
@@ -123,13 +114,12 @@ OPS = calls(
         "embedding_gradient",
         "For each of `num_embeddings` rows, the sum of the rows of ``x1`` where ``x2`` names it: the transpose of "
         "`embedding`.",
-        parameters=_embedding_gradient_parameters,
+        refuses=_check_embedding_gradient,
         accepts=(FLOATING, INTEGER),
         separate=(1,),
         tangent=linear,
         gradient=(lambda k, g, out, x, indices, *, num_embeddings: k.embedding(indices, g), None),
         compose=_embedding_gradient,
-        reference=_embedding_gradient_reference,
         samples=(
             Sample(Array((2, 3, 2)), _INDICES, num_embeddings=4),
             Sample(Array((0, 2)), Array((0,), 0, 4, "int64"), num_embeddings=3),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.errors import ShapeError
 from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import in_float32, is_scalar
+from micrograd_core.ops.shared import chosen, in_float32, is_scalar
 
 MODES = ("sum", "mean", "max")
 
@@ -17,8 +17,7 @@ def _parameters(rows: Any, starts: Any, counted: Any = None, /, *, mode: str = "
 
     ``x2`` says where bags start, and ``x3``, bools, which rows count.
     """
-    if mode not in MODES:
-        raise ValueError(f"bags: mode is {one_of(map(repr, MODES))}; got {mode!r}")
+    chosen("bags", "mode", mode, MODES)
     if len(rows.shape) != 2 or len(starts.shape) != 1 or getattr(counted, "shape", rows.shape[:1]) != rows.shape[:1]:
         raise ShapeError(
             f"bags: rows {tuple(rows.shape)}, starts {tuple(starts.shape)} and what counts do not fit (rows, "

@@ -15,14 +15,7 @@ from micrograd_core.ops.shared import at_once, by_channel, in_float32, is_scalar
 from micrograd_core.ops.tangents import total
 
 
-def _batch_norm_parameters(
-    x: Any, /, mean: Any = None, var: Any = None, weight: Any = None, bias: Any = None, *, training: bool = False,
-    eps: float = 1e-5,
-) -> dict[str, Any]:  # fmt: skip
-    """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015).
-
-    With `training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.
-    """
+def _check_batch_norm(name: str, x: Any, mean: Any, var: Any, weight: Any, bias: Any, **settings: Any) -> None:
     if len(x.shape) < 2:
         raise ShapeError(f"batch_norm: the input has axes (batch, channels, ...); got shape {x.shape}")
     channels = x.shape[1:2]
@@ -32,7 +25,6 @@ def _batch_norm_parameters(
                 f"batch_norm: {name} of shape {parameter.shape} does not fit an input of shape {x.shape}; "
                 f"there is one number for each of its {channels[0]} channels (axis 1)"
             )
-    return {"training": bool(training), "eps": float(eps)}
 
 
 def _but_channels(x: Any) -> Shape:
@@ -51,7 +43,13 @@ def _per_deviation(k: Table, var: Operand, eps: float) -> Operand:
 
 
 @in_float32
-def _batch_norm(k: Table, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
+def _batch_norm(
+    k: Table, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool = False, eps: float = 1e-5
+) -> Any:
+    """``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel, axis 1 of `x` (Ioffe & Szegedy 2015).
+
+    With `training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.
+    """
     weight, bias = (by_channel(k, each, len(x.shape)) for each in (weight, bias))
     return plus(k, times(k, _normalized_by_channel(k, x, mean, var, training, eps), weight), bias)
 
@@ -152,7 +150,7 @@ OPS = (
     _IN_FLOAT32(
         "batch_norm",
         optional=(0.0, 1.0, 1.0, 0.0),
-        parameters=_batch_norm_parameters,
+        refuses=_check_batch_norm,
         tangent=_batch_norm_tangent,
         gradient=at_once(
             "batch_norm_gradients",

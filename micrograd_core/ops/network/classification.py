@@ -13,7 +13,7 @@ from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.record import FLOATING, INTEGER, Array, Handle, Op, Sample, Table
+from micrograd_core.ops.record import FLOATING, INTEGER, Array, Handle, Op, Sample, Table, settings
 from micrograd_core.ops.shared import by_channel, check_reduction, in_float32, is_scalar, times
 
 IGNORED = -100  # PyTorch's default for `ignore_index`
@@ -47,44 +47,11 @@ def _check_classes(op: str, logits: Any, targets: Any, weight: Any) -> None:
         )
 
 
-def _cross_entropy_parameters(
-    logits: Any, targets: Any, /, weight: Any = None, *, ignore_index: int = IGNORED, label_smoothing: float = 0.0,
-    reduction: str = "mean",
-) -> dict[str, Any]:  # fmt: skip
-    """Minus the log-probability that logits give to `targets`.
-
-    Classes lie along axis 1 of the logits, or along axis 0 of 1-d ones. Targets are integer class indices, or
-    probabilities of the shape of the logits. `weight` has a number for each class; positions whose index is
-    `ignore_index` do not count; `label_smoothing` mixes the targets with equal probabilities (Szegedy et al. 2016).
-    Reduced by ``'mean'`` (for indices weighted; NaN, with gradient 0, if none counts), ``'sum'`` or ``'none'``. A
-    target that names no class raises ``IndexError`` on devices that can tell at once, and gives NaN on others.
-    """
-    check_reduction("cross_entropy", reduction)
-    _check_classes("cross_entropy", logits, targets, weight)
+def _refuse(name: str, *operands: Any, reduction: str, label_smoothing: float = 0.0, **params: Any) -> None:
+    check_reduction(name, reduction)
+    _check_classes(name, *operands)
     if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"cross_entropy: label_smoothing is between 0 and 1; got {label_smoothing}")
-    return {"ignore_index": int(ignore_index), "label_smoothing": float(label_smoothing), "reduction": reduction}
-
-
-def _gradient_parameters(
-    g: Any, logits: Any, targets: Any, /, weight: Any = None, *, ignore_index: int = IGNORED,
-    label_smoothing: float = 0.0, reduction: str = "mean",
-) -> dict[str, Any]:  # fmt: skip
-    """The vector-Jacobian product of `cross_entropy` by its logits, with the cotangent ``x1``."""
-    given = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": reduction}
-    return _cross_entropy_parameters(logits, targets, weight, **given)  # type: ignore[arg-type]
-
-
-def _nll_parameters(
-    log_probabilities: Any, targets: Any, /, weight: Any = None, *, ignore_index: int = IGNORED, reduction: str = "mean"
-) -> dict[str, Any]:
-    """Minus the log-probability ``x`` of integer class `targets`: what `cross_entropy` does after `log_softmax`.
-
-    Classes lie along axis 1, or along axis 0 of 1-d operands. The parameters are those of `cross_entropy`.
-    """
-    check_reduction("nll_loss", reduction)
-    _check_classes("nll_loss", log_probabilities, targets, weight)
-    return {"ignore_index": int(ignore_index), "reduction": reduction}
+        raise ValueError(f"{name}: label_smoothing is between 0 and 1; got {label_smoothing}")
 
 
 class Aim:
@@ -192,9 +159,13 @@ class Aim:
 
 
 @in_float32
-def _nll(k: Table, log_p: Handle, targets: Handle, weight: Any, **params: Any) -> Any:
-    aim = Aim(k, log_p, targets, weight, **params)
-    return aim.loss(log_p, aim.total())
+def _nll(k: Table, log_probabilities: Handle, targets: Handle, weight: Any, **params: Any) -> Any:
+    """Minus the log-probability ``x`` of integer class `targets`: what `cross_entropy` does after `log_softmax`.
+
+    Classes lie along axis 1, or along axis 0 of 1-d operands. The parameters are those of `cross_entropy`.
+    """
+    aim = Aim(k, log_probabilities, targets, weight, **params)
+    return aim.loss(log_probabilities, aim.total())
 
 
 @in_float32
@@ -210,6 +181,14 @@ def _nll_weight_rule(k: Table, g: Handle, out: Any, log_p: Handle, targets: Hand
 
 @in_float32
 def _cross_entropy(k: Table, logits: Handle, targets: Handle, weight: Any, **params: Any) -> Any:
+    """Minus the log-probability that logits give to `targets`.
+
+    Classes lie along axis 1 of the logits, or along axis 0 of 1-d ones. Targets are integer class indices, or
+    probabilities of the shape of the logits. `weight` has a number for each class; positions whose index is
+    `ignore_index` do not count; `label_smoothing` mixes the targets with equal probabilities (Szegedy et al. 2016).
+    Reduced by ``'mean'`` (for indices weighted; NaN, with gradient 0, if none counts), ``'sum'`` or ``'none'``. A
+    target that names no class raises ``IndexError`` on devices that can tell at once, and gives NaN on others.
+    """
     aim = Aim(k, logits, targets, weight, **params)
     total = aim.total()  # first, so that loops over the logits may use it
     return aim.loss(k.log_softmax(logits, axis=aim.axis), total)
@@ -217,10 +196,11 @@ def _cross_entropy(k: Table, logits: Handle, targets: Handle, weight: Any, **par
 
 @in_float32
 def _cross_entropy_gradient(k: Table, g: Handle, logits: Handle, targets: Handle, weight: Any, **params: Any) -> Handle:
-    """``softmax(logits) * sum(shares) - shares`` at each position."""
+    """The vector-Jacobian product of `cross_entropy` by its logits, with the cotangent ``x1``."""
     aim = Aim(k, logits, targets, weight, **params)
     share = aim.spread(g)
     shares = aim.by_class(aim.shares())
+    # softmax(logits) * sum(shares) - shares at each position
     error = k.multiply(k.softmax(logits, axis=aim.axis), aim.sum_of_shares(shares))
     return k.multiply(k.subtract(error, shares), share)
 
@@ -244,6 +224,7 @@ def _cross_entropy_weight(k: Table, g: Handle, out: Any, logits: Any, targets: A
 # ── references ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_SETTINGS: dict[str, Any] = {"ignore_index": IGNORED, "label_smoothing": 0.0, "reduction": "mean"}
 _LOGITS, _CLASSES, _WEIGHT = Array((4, 3)), Array((4,), 0, 3, "int64"), Array((3,), 0.5, 1.5)
 _IMAGE, _PIXELS = Array((2, 3, 2)), Array((2, 2), 0, 3, "int64")
 
@@ -252,7 +233,7 @@ OPS = (
         "cross_entropy",
         autocast="float32",
         optional=(1.0,),
-        parameters=_cross_entropy_parameters,
+        parameters=settings("cross_entropy", _cross_entropy, 1, _refuse, **_SETTINGS),
         accepts=(FLOATING, INTEGER | FLOATING, FLOATING),
         separate=(1,),
         gradient=(
@@ -275,7 +256,13 @@ OPS = (
     Op(
         "cross_entropy_gradient",
         optional=(1.0,),
-        parameters=_gradient_parameters,
+        parameters=settings(
+            "cross_entropy",
+            _cross_entropy_gradient,
+            1,
+            lambda name, g, *others, **params: _refuse(name, *others, **params),
+            **_SETTINGS,
+        ),
         accepts=(FLOATING, FLOATING, INTEGER | FLOATING, FLOATING),
         separate=(2,),
         compose=_cross_entropy_gradient,
@@ -289,7 +276,7 @@ OPS = (
         "nll_loss",
         autocast="float32",
         optional=(1.0,),
-        parameters=_nll_parameters,
+        parameters=settings("nll_loss", _nll, 1, _refuse, ignore_index=IGNORED, reduction="mean"),
         accepts=(FLOATING, INTEGER, FLOATING),
         separate=(1,),
         gradient=(_nll_rule, None, _nll_weight_rule),

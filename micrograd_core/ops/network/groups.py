@@ -10,6 +10,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.batching import along_axis
+from micrograd_core.ops.network.losses import check_broadcast
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
 from micrograd_core.ops.shared import by_channel, cut, in_float32, network, plus, times
 
@@ -88,18 +89,14 @@ def _response_norm(k: Table, x: Handle, *, size: int, alpha: float, beta: float,
 # ── lengths and distances ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _normalize_parameters(x: Any, /, axis: int = 1, *, p: float = 2.0, eps: float = 1e-12) -> dict[str, Any]:
-    """Over the p-norms along `axis`, or `eps` where they are less."""
-    return {"axis": resolve_axis("normalize", axis, len(x.shape)), "p": float(p), "eps": float(eps)}
-
-
 def _length(k: Table, x: Handle, p: float, axis: int, keepdims: bool) -> Handle:
     """The p-norm, whose gradient at the origin is 0."""
     return k.vector_norm(x, axis=(axis,), keepdims=keepdims, ord=p)
 
 
 @in_float32
-def _normalize(k: Table, x: Handle, *, axis: int, p: float, eps: float) -> Handle:
+def _normalize(k: Table, x: Handle, *, axis: int = 1, p: float = 2.0, eps: float = 1e-12) -> Handle:
+    """Over the p-norms along `axis`, or `eps` where they are less."""
     return k.divide(x, k.clip(_length(k, x, p, axis, True), eps, math.inf))
 
 
@@ -121,29 +118,23 @@ def _cosine_similarity(k: Table, x: Handle, y: Handle, *, axis: int, eps: float)
     return k.sum(made, axis=(len(made.shape) + axis,), keepdims=False)
 
 
-def _pairwise_parameters(
-    x1: Any, x2: Any, /, *, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
-) -> dict[str, Any]:
-    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
-    broadcast_shapes("pairwise_distance", *(tuple(each.shape) for each in (x1, x2)))
-    return {"p": float(p), "eps": float(eps), "keepdims": bool(keepdims)}
-
-
 @in_float32
-def _pairwise_distance(k: Table, x: Handle, y: Handle, *, p: float, eps: float, keepdims: bool) -> Handle:
-    apart = k.add(k.subtract(x, y), eps)
+def _pairwise_distance(
+    k: Table, x1: Handle, x2: Handle, *, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+) -> Handle:
+    """The p-norm of ``x1 - x2 + eps`` along the last axis."""
+    apart = k.add(k.subtract(x1, x2), eps)
     return _length(k, apart, p, len(apart.shape) - 1, keepdims)
 
 
-def _pdist_parameters(x: Any, /, *, p: float = 2.0) -> dict[str, Any]:
-    """The distances of all pairs of rows, by the p-norm, those of the first row first."""
+def _check_pdist(name: str, x: Any, *, p: float) -> None:
     if len(x.shape) != 2:
         raise ShapeError(f"pdist: the input is a matrix, whose rows are compared; got shape {tuple(x.shape)}")
-    return {"p": float(p)}
 
 
 @in_float32
-def _pdist(k: Table, x: Handle, *, p: float) -> Handle:
+def _pdist(k: Table, x: Handle, *, p: float = 2.0) -> Handle:
+    """The distances of all pairs of rows, by the p-norm, those of the first row first."""
     rows = range(x.shape[0])
     pairs = [(i, j) for i in rows for j in rows[i + 1 :]]
     places = (tuple(pair[at] for pair in pairs) for at in (0, 1))
@@ -151,23 +142,22 @@ def _pdist(k: Table, x: Handle, *, p: float) -> Handle:
     return _length(k, k.subtract(first, second), p, 1, False)
 
 
-def _cdist_parameters(x1: Any, x2: Any, /, *, p: float = 2.0) -> dict[str, Any]:
-    """The distances of all rows of ``x1`` from all of ``x2``, by the p-norm.
-
-    Shapes are (..., n, features) and (..., m, features) to (..., n, m).
-    """
+def _check_cdist(name: str, x1: Any, x2: Any, *, p: float) -> None:
     shapes = [tuple(each.shape) for each in (x1, x2)]
     if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-1]:
         raise ShapeError(
             f"cdist: rows of (..., rows, features) are compared, of as many features; got {shapes[0]} and {shapes[1]}"
         )
-    return {"p": float(p)}
 
 
 @in_float32
-def _cdist(k: Table, x: Handle, y: Handle, *, p: float) -> Handle:
-    (n, m), (first, second) = (len(x.shape), len(y.shape)), (x, y)
-    apart = k.subtract(k.expand_dims(first, axis=(n - 1,)), k.expand_dims(second, axis=(m - 2,)))
+def _cdist(k: Table, x1: Handle, x2: Handle, *, p: float = 2.0) -> Handle:
+    """The distances of all rows of ``x1`` from all of ``x2``, by the p-norm.
+
+    Shapes are (..., n, features) and (..., m, features) to (..., n, m).
+    """
+    n, m = len(x1.shape), len(x2.shape)
+    apart = k.subtract(k.expand_dims(x1, axis=(n - 1,)), k.expand_dims(x2, axis=(m - 2,)))
     return _length(k, apart, p, len(apart.shape) - 1, False)
 
 
@@ -222,7 +212,6 @@ OPS = (
     ),
     _WIDE(
         "normalize",
-        parameters=_normalize_parameters,
         batching=along_axis,
         compose=_normalize,
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0, p=3.0)),
@@ -240,19 +229,14 @@ OPS = (
     ),
     _WIDE(
         "pairwise_distance",
-        parameters=_pairwise_parameters,
+        refuses=check_broadcast,
         compose=_pairwise_distance,
         samples=(Sample(_ROWS, _ROWS), Sample(_ROWS, Array((3,)), p=1.0, eps=1e-3, keepdims=True)),
     ),
-    _WIDE(
-        "pdist",
-        parameters=_pdist_parameters,
-        compose=_pdist,
-        samples=(Sample(Array((3, 2))), Sample(Array((1, 2)), p=1.0)),
-    ),
+    _WIDE("pdist", refuses=_check_pdist, compose=_pdist, samples=(Sample(Array((3, 2))), Sample(Array((1, 2)), p=1.0))),
     _WIDE(
         "cdist",
-        parameters=_cdist_parameters,
+        refuses=_check_cdist,
         compose=_cdist,
         samples=(Sample(_ROWS, Array((3, 3))), Sample(Array((1, 2, 2)), Array((2, 2)), p=1.0)),
     ),

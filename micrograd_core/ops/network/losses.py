@@ -59,11 +59,10 @@ def loss(
     name, the operands and the parameters; `reductions` are those beside the usual ones.
     """
 
-    def checked(*operands: Any, reduction: str, **params: Any) -> dict[str, Any]:
+    def refuses(name: str, *operands: Any, reduction: str, **params: Any) -> None:
         if reduction not in ("mean", "sum", "none"):
             check_reduction(name, reduction, *reductions)
         check(name, *operands, **params)
-        return {**params, "reduction": reduction}
 
     def whole(operands: tuple[Any, ...]) -> Shape:
         shapes = {tuple(each.shape) for each in operands if not is_scalar(each)}
@@ -90,7 +89,7 @@ def loss(
         return _reduce(k, along, reduction)
 
     made: dict[str, Any] = {"compose": compose, "autocast": "float32"}
-    made["parameters"] = settings(value, len(facts.get("optional", ())), checked, reduction="mean")
+    made["parameters"] = settings(name, value, len(facts.get("optional", ())), refuses, reduction="mean")
     if slopes:
         made |= {"gradient": tuple(map(rule, slopes)), "tangent": tangent}
     return network(name, **{**made, **facts})

@@ -13,7 +13,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops.network.losses import check_broadcast, loss
 from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import times
+from micrograd_core.ops.shared import chosen, times
 
 
 def _sign_like(k: Table, target: Handle, x: Handle) -> Handle:
@@ -136,8 +136,7 @@ def _triplet(
 def _check_classes(
     axes: int, name: str, x: Any, target: Any, weight: Any = None, p: int = 1, margin: float = 0.0
 ) -> None:
-    if p not in (1, 2):
-        raise ValueError(f"{name}: p is 1 or 2; got {p}")
+    chosen(name, "p", p, (1, 2))
     shapes = tuple(x.shape), tuple(target.shape)
     if len(shapes[0]) != 2 or shapes[1] != shapes[0][:axes]:
         raise ShapeError(f"{name}: input {shapes[0]} and target {shapes[1]} do not fit")

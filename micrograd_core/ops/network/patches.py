@@ -27,11 +27,12 @@ AXES = {
 
 
 def per_axis(op: str, name: str, value: Any, rank: int, least: int) -> Shape:
-    """One integer for each spatial axis; a single one goes for all."""
+    """One integer for each spatial axis; a single one, in a list or not, goes for all."""
     try:
-        found = (index(value),) * rank if hasattr(value, "__index__") else tuple(map(index, value))
+        found = (index(value),) if hasattr(value, "__index__") else tuple(map(index, value))
     except TypeError:
         raise ShapeError(f"{op}: {name} is an integer, or {rank} of them; got {value!r}") from None
+    found = found * rank if len(found) == 1 else found
     if len(found) != rank or min(found) < least:
         raise ShapeError(f"{op}: {name} is an integer, or {rank} of them, at least {least}; got {value!r}")
     return found

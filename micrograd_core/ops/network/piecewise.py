@@ -5,14 +5,13 @@ Where a line breaks, the gradient is that of the flatter side.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import along_one, arrays, cut, in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, nest, network
 from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import symmetric
 
@@ -46,11 +45,9 @@ def _selu_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     return k.multiply(g, k.where(k.less(0, x), SELU_SCALE, steep))
 
 
-def _celu_parameters(x: Any, /, *, alpha: float = 1.0) -> dict[str, Any]:
-    """``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017)."""
+def _check_celu(name: str, x: Any, *, alpha: float) -> None:
     if not alpha:
         raise ValueError("celu: alpha divides x, and must not be 0")
-    return {"alpha": float(alpha)}
 
 
 def _prelu(k: Table, x: Operand, slope: Operand) -> Handle:
@@ -58,13 +55,9 @@ def _prelu(k: Table, x: Operand, slope: Operand) -> Handle:
     return k.where(k.less(0, x), x, k.multiply(x, slope))
 
 
-def _shrinkage(name: str) -> Callable[..., dict[str, Any]]:
-    def parameters(x: Any, /, *, lambd: float = 0.5) -> dict[str, Any]:
-        if lambd < 0:
-            raise ValueError(f"{name}: lambd is at least 0; got {lambd}")
-        return {"lambd": float(lambd)}
-
-    return parameters
+def _check_shrinkage(name: str, x: Any, *, lambd: float) -> None:
+    if lambd < 0:
+        raise ValueError(f"{name}: lambd is at least 0; got {lambd}")
 
 
 def _shrunk_rule(k: Table, g: Handle, out: Handle, x: Handle, *, lambd: float) -> Handle:
@@ -76,14 +69,13 @@ def _threshold_parameters(x: Any, /, threshold: float, value: float) -> dict[str
     return {"threshold": float(threshold), "value": float(value)}
 
 
-def _softplus_parameters(x: Any, /, *, beta: float = 1.0, threshold: float = 20.0) -> dict[str, Any]:
-    """``softplus(beta x) / beta``; ``x`` itself where ``beta x`` is above `threshold`."""
+def _check_softplus(name: str, x: Any, *, beta: float, threshold: float) -> None:
     if not beta:
         raise ValueError("scaled_softplus: beta divides, and must not be 0")
-    return {"beta": float(beta), "threshold": float(threshold)}
 
 
-def _softplus(k: Table, x: Handle, *, beta: float, threshold: float) -> Handle:
+def _softplus(k: Table, x: Handle, *, beta: float = 1.0, threshold: float = 20.0) -> Handle:
+    """``softplus(beta x) / beta``; ``x`` itself where ``beta x`` is above `threshold`."""
     scaled = k.multiply(x, beta)
     soft = k.multiply(k.softplus(scaled), 1 / beta)
     return k.where(k.less(threshold, scaled), x, soft)
@@ -122,12 +114,9 @@ def _tanhshrink(k: Table, x: Handle) -> Handle:
 # ── along an axis ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _glu_parameters(x: Any, /, axis: int = -1) -> dict[str, Any]:
-    """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
-    at = resolve_axis("glu", axis, len(x.shape))
-    if x.shape[at] % 2:
+def _check_glu(name: str, x: Any, *, axis: int) -> None:
+    if x.shape[resolve_axis("glu", axis, len(x.shape))] % 2:
         raise ShapeError(f"glu: the length of axis {axis} must be even, to be halved; got shape {tuple(x.shape)}")
-    return {"axis": at}
 
 
 def _halves(k: Table, x: Handle, axis: int) -> tuple[Any, Any]:
@@ -135,7 +124,8 @@ def _halves(k: Table, x: Handle, axis: int) -> tuple[Any, Any]:
     return cut(k, x, axis, 0, length // 2), cut(k, x, axis, length // 2, length)
 
 
-def _glu(k: Table, x: Handle, *, axis: int) -> Handle:
+def _glu(k: Table, x: Handle, *, axis: int = -1) -> Handle:
+    """The first half along `axis` times the sigmoid of the second (Dauphin et al. 2016)."""
     first, second = _halves(k, x, axis)
     return k.multiply(first, k.sigmoid(second))
 
@@ -179,9 +169,10 @@ OPS = (
     ),
     _ELEMENTWISE(
         "celu",
-        parameters=_celu_parameters,
+        "``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)`` (Barron 2017).",
+        refuses=_check_celu,
         gradient=(lambda k, g, out, x, *, alpha: k.multiply(g, k.exp(k.multiply(k.minimum(x, 0), 1 / alpha))),),
-        compose=lambda k, x, *, alpha: k.where(k.less(0, x), x, k.multiply(_exponential(k, x, alpha), alpha)),
+        compose=lambda k, x, *, alpha=1.0: k.where(k.less(0, x), x, k.multiply(_exponential(k, x, alpha), alpha)),
         samples=(Sample(Array((2, 3))), Sample(Array(()), alpha=0.4)),
     ),
     _ELEMENTWISE(
@@ -199,17 +190,17 @@ OPS = (
     _ELEMENTWISE(
         "softshrink",
         "``x`` brought nearer to 0 by `lambd`, and 0 within that.",
-        parameters=_shrinkage("softshrink"),
+        refuses=_check_shrinkage,
         gradient=(_shrunk_rule,),
-        compose=lambda k, x, *, lambd: k.subtract(x, _clipped(k, x, -lambd, lambd)),
+        compose=lambda k, x, *, lambd=0.5: k.subtract(x, _clipped(k, x, -lambd, lambd)),
         samples=(Sample(Array((2, 3))), Sample(Array(()), lambd=0.1)),
     ),
     _ELEMENTWISE(
         "hardshrink",
         "``x`` where its size is above `lambd`, else 0.",
-        parameters=_shrinkage("hardshrink"),
+        refuses=_check_shrinkage,
         gradient=(_shrunk_rule,),
-        compose=lambda k, x, *, lambd: k.where(k.less_equal(k.abs(x), lambd), 0, x),
+        compose=lambda k, x, *, lambd=0.5: k.where(k.less_equal(k.abs(x), lambd), 0, x),
         samples=(Sample(Array((2, 3))), Sample(Array(()), lambd=0.1)),
     ),
     _ELEMENTWISE(
@@ -232,7 +223,7 @@ OPS = (
     ),
     _ELEMENTWISE(
         "scaled_softplus",
-        parameters=_softplus_parameters,
+        refuses=_check_softplus,
         gradient=(_softplus_rule,),
         compose=_softplus,
         samples=(Sample(Array((2, 3), -7.0, 7.0), beta=2.0, threshold=5.0), Sample(Array(()))),
@@ -240,14 +231,13 @@ OPS = (
     network(
         "softmin",
         "``softmax(-x)`` along `axis`.",
-        parameters=along_one("softmin"),
         autocast="float32",
-        compose=lambda k, x, *, axis: k.softmax(k.negative(x), axis=axis),
+        compose=lambda k, x, *, axis=-1: k.softmax(k.negative(x), axis=axis),
         samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0)),
     ),
     network(
         "glu",
-        parameters=_glu_parameters,
+        refuses=_check_glu,
         gradient=(_glu_rule,),
         compose=_glu,
         samples=(Sample(Array((2, 4))), Sample(Array((2, 3)), axis=0)),

@@ -8,6 +8,7 @@ first, so a state stays the initial one until its sequence begins.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,7 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import cut, is_scalar
+from micrograd_core.ops.shared import chosen, cut, is_scalar
 from micrograd_core.ops.tangents import total
 
 ALL: Final = -1
@@ -49,29 +50,6 @@ class GRUResult(NamedTuple):
     gates: Any
 
 
-class RNNGradient(NamedTuple):
-    """Of what the inputs contributed, and of the initial states."""
-
-    x: Any
-    h: Any
-
-
-class LSTMGradient(NamedTuple):
-    """Of what the inputs contributed, and of the initial states and cells."""
-
-    x: Any
-    h: Any
-    c: Any
-
-
-class GRUGradient(NamedTuple):
-    """Of what the inputs contributed, of what the states contributed to new, and of the initial states."""
-
-    x: Any
-    inner: Any
-    h: Any
-
-
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -102,9 +80,7 @@ def _rnn_parameters(
     by default all that there is of them; `reverse` goes from the last step to the first.
     """
     _check("rnn", 1, x, (h,), weight, lengths)
-    if nonlinearity not in ("tanh", "relu"):
-        raise ValueError(f"rnn: nonlinearity is 'tanh' or 'relu'; got {nonlinearity!r}")
-    return {"reverse": bool(reverse), "nonlinearity": nonlinearity}
+    return {"reverse": bool(reverse), "nonlinearity": chosen("rnn", "nonlinearity", nonlinearity, ("tanh", "relu"))}
 
 
 def _lstm_parameters(
@@ -267,7 +243,7 @@ def _rnn(k: Table, x: Handle, h: Handle, weight: Handle, lengths: Operand, *, re
         y = getattr(k, nonlinearity)(k.add(x, recurrent))
         return y, (y,)
 
-    return RNNResult(*_scan(k, cell, x, (h,), weight, 0.0, lengths, reverse))
+    return _scan(k, cell, x, (h,), weight, 0.0, lengths, reverse)
 
 
 def _rnn_gradient(
@@ -279,7 +255,7 @@ def _rnn_gradient(
             return (_through_tanh(k, g, y),), (None,)
         return (k.where(k.less(0, y), g, 0),), (None,)
 
-    return RNNGradient(*_scan_back(k, cell, (g,), g_gates, gates, weight, lengths, reverse))
+    return _scan_back(k, cell, (g,), g_gates, gates, weight, lengths, reverse)
 
 
 # ── long short-term memory ───────────────────────────────────────────────────────────────────────────────────
@@ -292,7 +268,7 @@ def _lstm(k: Table, x: Handle, h: Handle, c: Handle, weight: Handle, lengths: An
         c = k.add(k.multiply(f, states[1]), k.multiply(i, g))
         return k.concat(i, f, g, o, axis=1), (k.multiply(o, k.tanh(c)), c)
 
-    return LSTMResult(*_scan(k, cell, x, (h, c), weight, 0.0, lengths, reverse))
+    return _scan(k, cell, x, (h, c), weight, 0.0, lengths, reverse)
 
 
 def _lstm_gradient(
@@ -311,7 +287,7 @@ def _lstm_gradient(
         through = [slope(k, x, y) for slope, x, y in zip(slopes, by_gate, (i, f, g, o), strict=True)]
         return (k.concat(*through, axis=1),), (None, k.multiply(dc, f))
 
-    return LSTMGradient(*_scan_back(k, cell, (g, g_cells), g_gates, gates, weight, lengths, reverse))
+    return _scan_back(k, cell, (g, g_cells), g_gates, gates, weight, lengths, reverse)
 
 
 # ── gated recurrent unit ─────────────────────────────────────────────────────────────────────────────────────
@@ -325,7 +301,7 @@ def _gru(k: Table, x: Handle, h: Handle, weight: Handle, bias: Operand, lengths:
         n = k.tanh(k.add(_block(k, x, 2, 3, 3), k.multiply(r, inner)))
         return k.concat(both, n, inner, axis=1), (k.add(n, k.multiply(z, k.subtract(states[0], n))),)
 
-    return GRUResult(*_scan(k, cell, x, (h,), weight, bias, lengths, reverse))
+    return _scan(k, cell, x, (h,), weight, bias, lengths, reverse)
 
 
 def _gru_gradient(
@@ -346,7 +322,7 @@ def _gru_gradient(
         return (k.concat(both, dn, axis=1), d_inner, k.concat(both, d_inner, axis=1)), (k.multiply(g, z),)
 
     x, inner, _, before = _scan_back(k, cell, (g,), g_gates, gates, weight, lengths, reverse)
-    return GRUGradient(x, inner, before)
+    return x, inner, before
 
 
 def _gru_rule(position: int) -> Any:
@@ -373,18 +349,14 @@ def _sequence(blocks: int, steps: int = 3) -> tuple[Array, ...]:
     return Array((steps, 2, 2 * blocks)), Array((2, 2))
 
 
-def _shapes(blocks: int, *others: int) -> Callable[..., tuple[Shape, ...]]:
-    def shapes(x: Any, h: Any, *rest: Any, **params: Any) -> tuple[Shape, ...]:
-        return tuple((*x.shape[:2], each * h.shape[1]) for each in others)
+def _shapes(features_of: int, steps_of: int, kinds: tuple[int, ...]) -> Callable[..., tuple[Shape, ...]]:
+    """Of results: for each how many blocks of features all steps have, or 0 for a state.
 
-    return shapes
-
-
-def _gradient_shapes(weight_at: int, gates_at: int, kinds: tuple[int, ...]) -> Callable[..., tuple[Shape, ...]]:
-    """Of a gradient: for each part how many blocks all steps have, or 0 for an initial state."""
+    The operands say how many: the second length of one the features, the first ones of another the steps and the batch.
+    """
 
     def shapes(*operands: Any, **params: Any) -> tuple[Shape, ...]:
-        features, (steps, batch, _) = operands[weight_at].shape[1], operands[gates_at].shape
+        features, (steps, batch, _) = operands[features_of].shape[1], operands[steps_of].shape
         return tuple((steps, batch, each * features) if each else (batch, features) for each in kinds)
 
     return shapes
@@ -398,6 +370,12 @@ def _record(name: str, parts: Any, compose: Callable[..., Any], **facts: Any) ->
     return Op(name, parts=parts, compose=compose, **{**usual, **facts})
 
 
+def _gradient(name: str, parts: str, compose: Callable[..., Any], **facts: Any) -> Op:
+    """The operation that gives the gradients of another: of what the inputs contributed first, of the states last."""
+    doc = f"The vector-Jacobian product of `{name}`: from the cotangents of its results, and what it kept."
+    return _record(f"{name}_gradient", namedtuple(f"{name}_gradient", parts), compose, doc=doc, **facts)
+
+
 OPS = (
     _record(
         "rnn",
@@ -405,7 +383,7 @@ OPS = (
         _rnn,
         autocast="half",
         parameters=_rnn_parameters,
-        shape=_shapes(1, 1, 1),
+        shape=_shapes(1, 0, (1, 1)),
         gradient=_rules("rnn_gradient", 1),
         samples=(
             Sample(*_sequence(1), _FIRST, ALL),
@@ -413,12 +391,11 @@ OPS = (
             Sample(Array((2, 2, 2), 3, 5), Array((2, 2), 0), Array((2, 2), -0.5, 0.5), ALL, nonlinearity="relu"),
         ),
     ),
-    _record(
-        "rnn_gradient",
-        RNNGradient,
+    _gradient(
+        "rnn",
+        "x h",
         _rnn_gradient,
-        doc="The vector-Jacobian product of `rnn`: from the cotangents of its results, and what it kept.",
-        shape=_gradient_shapes(3, 2, (1, 0)),
+        shape=_shapes(3, 2, (1, 0)),
         samples=(
             Sample(_TRIPLE, 0.0, _TRIPLE, _FIRST, ALL, reverse=False, nonlinearity="tanh"),
             Sample(_TRIPLE, _TRIPLE, _TRIPLE, _FIRST, _LENGTHS, reverse=True, nonlinearity="tanh"),
@@ -430,19 +407,18 @@ OPS = (
         _lstm,
         autocast="half",
         parameters=_lstm_parameters,
-        shape=_shapes(4, 1, 1, 4),
+        shape=_shapes(1, 0, (1, 1, 4)),
         gradient=_rules("lstm_gradient", 2),
         samples=(
             Sample(*_sequence(4), _FIRST, Array((8, 2)), ALL),
             Sample(*_sequence(4, 2), _FIRST, Array((8, 2)), _SHORT, reverse=True),
         ),
     ),
-    _record(
-        "lstm_gradient",
-        LSTMGradient,
+    _gradient(
+        "lstm",
+        "x h c",
         _lstm_gradient,
-        doc="The vector-Jacobian product of `lstm`: from the cotangents of its results, and what it kept.",
-        shape=_gradient_shapes(6, 4, (4, 0, 0)),
+        shape=_shapes(6, 4, (4, 0, 0)),
         samples=(
             Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, Array((8, 2)), ALL, reverse=False),
             Sample(_PAIR, _PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((8, 2)), _SHORT, reverse=True),
@@ -455,19 +431,18 @@ OPS = (
         autocast="half",
         optional=(0.0, ALL),
         parameters=_gru_parameters,
-        shape=_shapes(3, 1, 4),
+        shape=_shapes(1, 0, (1, 4)),
         gradient=(*map(_gru_rule, range(4)), None),
         samples=(
             Sample(*_sequence(3), Array((6, 2)), 0.0, ALL),
             Sample(*_sequence(3, 2), Array((6, 2)), Array((6,)), _SHORT, reverse=True),
         ),
     ),
-    _record(
-        "gru_gradient",
-        GRUGradient,
+    _gradient(
+        "gru",
+        "x inner h",
         _gru_gradient,
-        doc="The vector-Jacobian product of `gru`: from the cotangents of its results, and what it kept.",
-        shape=_gradient_shapes(5, 3, (3, 1, 0)),
+        shape=_shapes(5, 3, (3, 1, 0)),
         samples=(
             Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, Array((6, 2)), ALL, reverse=False),
             Sample(_PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((6, 2)), _SHORT, reverse=True),

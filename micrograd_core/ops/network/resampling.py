@@ -18,7 +18,7 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape, resolve_axis
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.record import Array, Handle, Sample, Table
-from micrograd_core.ops.shared import in_float32, network
+from micrograd_core.ops.shared import chosen, in_float32, network
 from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import linear
 
@@ -33,6 +33,11 @@ def averages(length: int, count: int, *_: Any) -> Taps:
     return [[(place, 1 / (stop - start)) for place in range(start, stop)] for start, stop in windows]
 
 
+def _triangle(t: float) -> float:
+    """The kernel of straight lines."""
+    return max(1 - abs(t), 0.0)
+
+
 def _cubic(a: float) -> Callable[[float], float]:
     """Keys' kernel (1981), whose slope at 1 is `a`."""
 
@@ -45,33 +50,24 @@ def _cubic(a: float) -> Callable[[float], float]:
     return weight
 
 
-_CUBIC = _cubic(-0.75)
+def _nearest(shift: float) -> Callable[..., Taps]:
+    """The one element in which a place lies, counted from `shift` of the distance of two."""
+    return lambda length, count, scale, align: [
+        [(min(math.floor((i + shift) * scale), length - 1), 1)] for i in range(count)
+    ]
 
 
-def _nearest(length: int, count: int, scale: float, align: bool) -> Taps:
-    return [[(min(math.floor(i * scale), length - 1), 1)] for i in range(count)]
+def _interpolating(kernel: Callable[[float], float], reach: int) -> Callable[..., Taps]:
+    """The elements within `reach` of a place; beyond the edges the last one stands for them."""
 
+    def taps(length: int, count: int, scale: float, align: bool) -> Taps:
+        found = []
+        for i in range(count):
+            at = i * scale if align else (i + 0.5) * scale - 0.5
+            near = range(math.floor(at) - reach + 1, math.floor(at) + reach + 1)
+            found.append([(min(max(place, 0), length - 1), kernel(at - place)) for place in near])
+        return found
 
-def _nearest_exact(length: int, count: int, scale: float, align: bool) -> Taps:
-    return [[(min(math.floor((i + 0.5) * scale), length - 1), 1)] for i in range(count)]
-
-
-def _linear(length: int, count: int, scale: float, align: bool) -> Taps:
-    taps = []
-    for i in range(count):
-        at = i * scale if align else max((i + 0.5) * scale - 0.5, 0.0)
-        low = min(int(at), length - 1)
-        taps.append([(low, 1 - (at - low)), (min(low + 1, length - 1), at - low)])
-    return taps
-
-
-def _bicubic(length: int, count: int, scale: float, align: bool) -> Taps:
-    taps = []
-    for i in range(count):
-        at = i * scale if align else (i + 0.5) * scale - 0.5
-        low = math.floor(at)
-        near = range(low - 1, low + 3)
-        taps.append([(min(max(place, 0), length - 1), _CUBIC(at - place)) for place in near])
     return taps
 
 
@@ -93,13 +89,14 @@ def _antialiased(kernel: Callable[[float], float], reach: float) -> Callable[...
     return taps
 
 
+_LINEAR = _interpolating(_triangle, 1)
 MODES: Final[dict[str, tuple[Shape, Callable[..., Taps], Callable[..., Taps] | None]]] = {
-    "nearest": ((1, 2, 3), _nearest, None),
-    "nearest-exact": ((1, 2, 3), _nearest_exact, None),
-    "linear": ((1,), _linear, None),
-    "bilinear": ((2,), _linear, _antialiased(lambda t: max(1 - abs(t), 0.0), 1.0)),
-    "bicubic": ((2,), _bicubic, _antialiased(_cubic(-0.5), 2.0)),
-    "trilinear": ((3,), _linear, None),
+    "nearest": ((1, 2, 3), _nearest(0.0), None),
+    "nearest-exact": ((1, 2, 3), _nearest(0.5), None),
+    "linear": ((1,), _LINEAR, None),
+    "bilinear": ((2,), _LINEAR, _antialiased(_triangle, 1.0)),
+    "bicubic": ((2,), _interpolating(_cubic(-0.75), 2), _antialiased(_cubic(-0.5), 2.0)),
+    "trilinear": ((3,), _LINEAR, None),
     "area": ((1, 2, 3), averages, None),
 }
 """For each mode the numbers of spatial axes that it has, its taps, and those with `antialias`."""
@@ -171,9 +168,7 @@ def _interpolate_parameters(
     """
     shape = tuple(x.shape)
     rank = len(shape) - 2
-    if mode not in MODES:
-        raise ValueError(f"interpolate: mode is {one_of(map(repr, MODES))}; got {mode!r}")
-    ranks, _, smooth = MODES[mode]
+    ranks, _, smooth = MODES[chosen("interpolate", "mode", mode, MODES)]
     if rank not in ranks:
         fitting = one_of(repr(name) for name, (fits, _, _) in MODES.items() if rank in fits)
         raise ShapeError(f"interpolate: mode {mode!r} is not for shape {shape}, of {rank} spatial axes; try {fitting}")
@@ -189,8 +184,7 @@ def _interpolate_parameters(
         sizes = tuple(math.floor(n * factor) for n, factor in zip(shape[2:], given, strict=True))
         factors = factors if recompute_scale_factor else given
     else:
-        single = isinstance(size, (tuple, list)) and len(size) == 1
-        sizes = per_axis("interpolate", "size", size[0] if single else size, rank, 0)
+        sizes = per_axis("interpolate", "size", size, rank, 0)
     if min((*sizes, *shape[2:])) < 1:
         raise ShapeError(f"interpolate: nothing comes of shape {shape} at size {sizes}")
     scales = []
@@ -278,8 +272,7 @@ def _grid_parameters(
         )
     if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and rank == 3):
         raise ValueError(f"grid_sample: mode is 'bilinear', 'nearest' or, of two axes, 'bicubic'; got {mode!r}")
-    if padding_mode not in PADDINGS:
-        raise ValueError(f"grid_sample: padding_mode is {one_of(map(repr, PADDINGS))}; got {padding_mode!r}")
+    chosen("grid_sample", "padding_mode", padding_mode, PADDINGS)
     return {"mode": mode, "padding_mode": padding_mode, "align_corners": bool(align_corners)}
 
 
@@ -308,7 +301,7 @@ def _grid_taps(k: Table, at: Handle, n: int, mode: str, padding_mode: str, align
     rest = k.subtract(at, low)
     if mode == "bilinear":
         return [(low, k.subtract(1, rest)), (k.add(low, 1), rest)]
-    near, far = (1.0, 0.0, -2.25, 1.25), (3.0, -6.0, 3.75, -0.75)  # Keys' kernel, as `_CUBIC`, up to 1 and up to 2
+    near, far = (1.0, 0.0, -2.25, 1.25), (3.0, -6.0, 3.75, -0.75)  # Keys' kernel of -0.75, up to 1 and up to 2
     at_taps = (far, k.add(rest, 1)), (near, rest), (near, k.subtract(1, rest)), (far, k.subtract(2, rest))
     weights = (horner(k, t, coefficients) for coefficients, t in at_taps)
     places = (_kept_inside(k, k.add(low, offset), n, padding_mode, align) for offset in (-1, 0, 1, 2))

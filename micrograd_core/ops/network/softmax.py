@@ -7,14 +7,13 @@ from typing import Any
 
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import along_one, in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import in_float32, is_scalar, nest, network
 from micrograd_core.ops.tangents import symmetric, total
 
 
 @in_float32
-def _softmax(k: Table, x: Handle, *, axis: int) -> Handle:
+def _softmax(k: Table, x: Handle, *, axis: int = -1) -> Handle:
     if 0 in x.shape:
         return k.copy(x)
     e = k.exp(k.subtract(x, k.max(x, axis=(axis,), keepdims=True)))
@@ -22,13 +21,13 @@ def _softmax(k: Table, x: Handle, *, axis: int) -> Handle:
 
 
 @in_float32
-def _softmax_gradient(k: Table, g: Handle, p: Handle, *, axis: int) -> Handle:
-    weighted = k.multiply(g, p)
-    return k.subtract(weighted, k.multiply(p, k.sum(weighted, axis=(axis,), keepdims=True)))
+def _softmax_gradient(k: Table, g: Handle, x: Handle, *, axis: int = -1) -> Handle:
+    weighted = k.multiply(g, x)
+    return k.subtract(weighted, k.multiply(x, k.sum(weighted, axis=(axis,), keepdims=True)))
 
 
 @in_float32
-def _log_softmax(k: Table, x: Handle, *, axis: int) -> Handle:
+def _log_softmax(k: Table, x: Handle, *, axis: int = -1) -> Handle:
     if 0 in x.shape:
         return k.copy(x)
     shifted = k.subtract(x, k.max(x, axis=(axis,), keepdims=True))
@@ -50,17 +49,12 @@ def _attention_weights_parameters(scores: Any, mask: Any = None, /, *, is_causal
     return {"is_causal": bool(is_causal)}
 
 
-def _attention_weights_gradient_parameters(g: Any, x: Any, /, *, is_causal: bool = False) -> dict[str, Any]:
-    """``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights`.
-
-    ``x2`` is its result, which is 0 after the diagonal with `is_causal`.
-    """
+def _check_weights_gradient(name: str, g: Any, x: Any, *, is_causal: bool) -> None:
     if len(x.shape) < 2 or tuple(g.shape) != tuple(x.shape):
         raise ShapeError(
             f"attention_weights_gradient: a cotangent and weights have the same axes (..., targets, sources); got "
             f"{tuple(g.shape)} and {tuple(x.shape)}"
         )
-    return {"is_causal": bool(is_causal)}
 
 
 def _causal(k: Table, targets: int, sources: int) -> Handle:
@@ -93,8 +87,8 @@ def _attention_weights_tangent(
 
 
 @in_float32
-def _log_softmax_gradient(k: Table, g: Handle, out: Handle, *, axis: int) -> Handle:
-    return k.subtract(g, k.multiply(k.exp(out), k.sum(g, axis=(axis,), keepdims=True)))
+def _log_softmax_gradient(k: Table, g: Handle, x: Handle, *, axis: int = -1) -> Handle:
+    return k.subtract(g, k.multiply(k.exp(x), k.sum(g, axis=(axis,), keepdims=True)))
 
 
 def _log_softmax_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *, axis: int) -> Handle:
@@ -115,7 +109,6 @@ OPS = (
         "softmax",
         "``exp(x) / sum(exp(x))`` along `axis`, shifted by the maximum so that nothing overflows.",
         autocast="float32",
-        parameters=along_one("softmax"),
         tangent=symmetric,
         gradient=(lambda k, g, out, x, *, axis: k.softmax_gradient(g, out, axis=axis),),
         compose=_softmax,
@@ -124,7 +117,6 @@ OPS = (
     nest(
         "softmax_gradient",
         "``x2 * (x1 - sum(x1 * x2))`` along `axis`: the vector-Jacobian product of `softmax` with its result ``x2``.",
-        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("softmax_gradient", axis, len(x.shape))},
         compose=_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
     ),
@@ -151,15 +143,16 @@ OPS = (
     ),
     network(
         "attention_weights_gradient",
-        parameters=_attention_weights_gradient_parameters,
-        compose=lambda k, g, x, *, is_causal: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
+        "``x2 * (x1 - sum(x1 * x2))`` over the last axis: the vector-Jacobian product of `attention_weights`. "
+        "``x2`` is its result, which is 0 after the diagonal with `is_causal`.",
+        refuses=_check_weights_gradient,
+        compose=lambda k, g, x, *, is_causal=False: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
         samples=(Sample(Array((2, 3)), Array((2, 3))),),
     ),
     nest(
         "log_softmax",
         "``log(softmax(x))`` along `axis`, without taking the logarithm of a vanishing number.",
         autocast="float32",
-        parameters=along_one("log_softmax"),
         tangent=_log_softmax_tangent,
         gradient=(lambda k, g, out, x, *, axis: k.log_softmax_gradient(g, out, axis=axis),),
         compose=_log_softmax,
@@ -168,7 +161,6 @@ OPS = (
     nest(
         "log_softmax_gradient",
         "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
-        parameters=lambda g, x, /, *, axis=-1: {"axis": resolve_axis("log_softmax_gradient", axis, len(x.shape))},
         compose=_log_softmax_gradient,
         samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
     ),

@@ -47,10 +47,10 @@ class Windows(NamedTuple):
         rank = len(shape)
         if rank < 1:
             raise ShapeError(f"{name}: the input has axes batch, channels and spatial ones; got shape {tuple(x.shape)}")
-        sizes = per_axis(name, "kernel_size", single(kernel_size), rank, 1)
-        steps = sizes if stride is None or stride == [] else per_axis(name, "stride", single(stride), rank, 1)
-        around = per_axis(name, "padding", single(padding), rank, 0)
-        spread = per_axis(name, "dilation", single(dilation), rank, 1)
+        sizes = per_axis(name, "kernel_size", kernel_size, rank, 1)
+        steps = sizes if stride is None or stride == [] else per_axis(name, "stride", stride, rank, 1)
+        around = per_axis(name, "padding", padding, rank, 0)
+        spread = per_axis(name, "dilation", dilation, rank, 1)
         if any(2 * p > n for p, n in zip(around, sizes, strict=True)):
             raise ShapeError(f"{name}: it takes padding at most half the kernel {sizes}; got {around}")
         counts, beyond = [], []
@@ -70,29 +70,26 @@ class Windows(NamedTuple):
         return dict(zip(("kernel_size", "stride", "padding", "dilation")[:count], self, strict=False))
 
     def rows(self, shape: Shape) -> list[Rows]:
-        """What each window sees; in the place of padding it sees an element of its own again."""
-        found: list[Rows] = []
-        for n, size, s, p, d, count in zip(shape, *self[:5], strict=True):
-            inside = [[i * s - p + j * d for j in range(size) if 0 <= i * s - p + j * d < n] for i in range(count)]
-            found.append([[*row, *[row[-1]] * (size - len(row))] for row in inside])
-        return found
-
-
-def single(value: Any) -> Any:
-    """A list of one number as that number."""
-    return value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value
+        """What each window sees."""
+        return [
+            [[i * s - p + j * d for j in range(size) if 0 <= i * s - p + j * d < n] for i in range(count)]
+            for n, size, s, p, d, count in zip(shape, *self[:5], strict=True)
+        ]
 
 
 # ── maxima and where they are ────────────────────────────────────────────────────────────────────────────────
 
 
 def _places(k: Table, tables: Sequence[Rows], shape: Shape) -> Handle:
-    """Positions among the flattened spatial axes, (windows, elements of a window)."""
+    """Positions among the flattened spatial axes, (windows, elements of a window).
+
+    A window that has fewer elements than others sees its last one several times.
+    """
     rank, along_axes = len(tables), []
     for axis, table in enumerate(tables):
         along = [1] * (2 * rank)
-        along[axis], along[rank + axis] = len(table), len(table[0])
-        values = tuple(place for row in table for place in row)
+        along[axis], along[rank + axis] = len(table), max(map(len, table))
+        values = tuple(place for row in table for place in (*row, *[row[-1]] * (along[rank + axis] - len(row))))
         along_axes.append(k.reshape(k.integers(values=values, dtype=int64), shape=tuple(along)))
     total = k.linear_index(*along_axes, shape=shape)
     return k.reshape(total, shape=(math.prod(total.shape[:rank]), math.prod(total.shape[rank:])))
@@ -145,15 +142,9 @@ def _adaptive_parameters(x: Any, /, output_size: Any) -> dict[str, Any]:
     return {"size": sizes_of("adaptive_max_pool_with_indices", x, output_size)}
 
 
-def _even_rows(shape: Shape, size: Shape) -> list[Rows]:
-    return [[[place for place, _ in row] for row in averages(n, count)] for n, count in zip(shape, size, strict=True)]
-
-
 def _adaptive_max_pool(k: Table, x: Handle, *, size: Shape) -> tuple[Any, Any]:
-    tables = []
-    for rows in _even_rows(x.shape[2:], size):
-        width = max(map(len, rows))
-        tables.append([[*row, *[row[-1]] * (width - len(row))] for row in rows])
+    lengths = zip(x.shape[2:], size, strict=True)
+    tables = [[[place for place, _ in row] for row in averages(n, count)] for n, count in lengths]
     return _greatest(k, x, _places(k, tables, x.shape[2:]), size)
 
 
@@ -165,7 +156,7 @@ def _fractional_parameters(x: Any, samples: Any, /, kernel_size: Any, output_siz
     """
     name, shape = "fractional_max_pool_with_indices", tuple(x.shape)
     kernel, counts = (
-        per_axis(name, what, single(each), len(shape) - 2, 1)
+        per_axis(name, what, each, len(shape) - 2, 1)
         for what, each in (("kernel_size", kernel_size), ("output_size", output_size))
     )
     if any(count + size - 1 > n for n, size, count in zip(shape[2:], kernel, counts, strict=True)):

@@ -8,12 +8,12 @@ from itertools import chain, repeat
 from typing import Any, Final
 
 from micrograd_core.dtypes import bool_, check_scalar, int64, pack, weak
-from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Layout, as_shape, is_integer, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.batching import placed
 from micrograd_core.ops.core.movement import permute_rule, requested
 from micrograd_core.ops.record import ANY, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import cut
+from micrograd_core.ops.shared import chosen, cut
 from micrograd_core.ops.tangents import linear
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
@@ -103,8 +103,7 @@ def _pad_parameters(
             f"pad: widths {pad_width} do not fit shape {tuple(x.shape)}; give a number, a pair (before, after), or "
             f"such a pair for each of the {ndim} axes"
         )
-    if mode != "constant" and mode not in POSITIONS:
-        raise ValueError(f"pad: mode is {one_of(map(repr, ('constant', *POSITIONS)))}; got {mode!r}")
+    chosen("pad", "mode", mode, ("constant", *POSITIONS))
     for axis, (length, width) in enumerate(zip(x.shape, widths, strict=True)):
         if mode != "constant" and any(width) and not length:
             raise ShapeError(f"pad: axis {axis} of shape {tuple(x.shape)} has no element for mode {mode!r} to repeat")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from micrograd_core.dtypes import bool_, float32, greatest
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.layout import broadcast_shapes
+from micrograd_core.ops import shared
 from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, NEST, REAL, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import arrays, binary, elementwise, is_scalar, to_bool, unary
+from micrograd_core.ops.shared import arrays, elementwise, is_scalar, to_bool
 
 REAL_FLOATING = REAL & INEXACT
+unary, binary = (partial(make, standard=False) for make in (shared.unary, shared.binary))
 
 
 # ── powers and quotients ─────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +129,6 @@ OPS = (
     unary(
         "exp2",
         "``2 ** x``.",
-        standard=False,
         accepts=REAL_FLOATING,
         autocast="float32",
         gradient=(lambda k, g, out, x: k.multiply(g, k.multiply(out, math.log(2))),),
@@ -135,7 +137,6 @@ OPS = (
     unary(
         "rsqrt",
         "``1 / sqrt(x)``.",
-        standard=False,
         low=0.5,
         accepts=REAL_FLOATING,
         autocast="float32",
@@ -144,7 +145,6 @@ OPS = (
     ),
     unary(
         "logit",
-        standard=False,
         lowering=NEST,
         parameters=_logit_parameters,
         accepts=REAL_FLOATING,
@@ -170,7 +170,6 @@ OPS = (
     binary(
         "fmod",
         "The rest of a division that rounds towards 0: it has the sign of ``x1``. An integer by 0 gives 0.",
-        standard=False,
         accepts=REAL,
         samples=_DIVIDENDS,
         gradient=(lambda k, g, out, x, y: g, _fmod_divisor),
@@ -179,7 +178,6 @@ OPS = (
     ),
     unary(
         "nan_to_num",
-        standard=False,
         parameters=_replacements,
         accepts=ANY,
         compose=_nan_to_num,
@@ -187,7 +185,6 @@ OPS = (
     ),
     binary(
         "isclose",
-        standard=False,
         parameters=_closeness,
         check=lambda name, *shapes, **_: broadcast_shapes(name, *shapes),
         accepts=ANY,

@@ -15,7 +15,7 @@ from typing import Any
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_axes, resolve_axis
 from micrograd_core.ops.record import ANY, FLOATING, INEXACT, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import at_least_single, axes_of, calls, complex_dtype, cut, positions, real_dtype
+from micrograd_core.ops.shared import at_least_single, axes_of, calls, chosen, complex_dtype, cut, positions, real_dtype
 from micrograd_core.ops.tangents import linear
 
 NORMS = ("backward", "ortho", "forward")
@@ -25,8 +25,7 @@ NORMS = ("backward", "ortho", "forward")
 
 
 def _check(name: str, lengths: Shape, shape: Shape, norm: str) -> None:
-    if norm not in NORMS:
-        raise ValueError(f"{name}: norm is 'backward', 'ortho' or 'forward'; got {norm!r}")
+    chosen(name, "norm", norm, NORMS)
     if min(lengths, default=1) < 1:
         raise ShapeError(f"{name}: a transform is over at least one element; got {lengths} (shape {shape})")
 

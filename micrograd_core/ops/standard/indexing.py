@@ -42,34 +42,23 @@ def _take_parameters(x: Any, indices: Any, /, axis: int | None = None) -> dict[s
     return {"axis": resolve_axis("take", axis or 0, len(x.shape))}
 
 
-def _along_parameters(name: str) -> Any:
-    def parameters(x: Any, indices: Any, /, axis: int = -1) -> dict[str, Any]:
-        shape, places = tuple(x.shape), tuple(indices.shape)
-        axis = resolve_axis(name, axis, len(shape))
-        if len(places) != len(shape):
-            raise ShapeError(
-                f"{name}: indices of shape {places} need as many axes as the tensor of shape {shape}; "
-                "broadcast them, or use take"
-            )
-        _along_shape(name, shape, places, axis)
-        return {"axis": axis}
-
-    return parameters
+def _check_along(name: str, x: Any, indices: Any, values: Any = 0, *, axis: int) -> None:
+    shape, places = tuple(x.shape), tuple(indices.shape)
+    axis = resolve_axis(name, axis, len(shape))
+    if len(places) != len(shape):
+        raise ShapeError(
+            f"{name}: indices of shape {places} need as many axes as the tensor of shape {shape}; "
+            "broadcast them, or use take"
+        )
+    place = _along_shape(name, shape, places, axis)
+    if getattr(values, "shape", ()) and broadcast_shapes(name, place, tuple(values.shape)) != place:
+        raise ShapeError(f"{name}: values of shape {tuple(values.shape)} do not fit shape {place}")
 
 
 def _along_shape(name: str, shape: Shape, places: Shape, axis: int) -> Shape:
     """The shape of the elements selected: axes other than `axis` broadcast."""
     rest = broadcast_shapes(name, *((*each[:axis], 1, *each[axis + 1 :]) for each in (shape, places)))
     return (*rest[:axis], places[axis], *rest[axis + 1 :])
-
-
-def _add_along_parameters(x: Any, indices: Any, values: Any, /, axis: int = -1) -> dict[str, Any]:
-    """A fresh copy of `x`, to whose elements that integers name along `axis`, lane by lane, values are added."""
-    params: dict[str, Any] = _along_parameters("add_along_axis")(x, indices, axis=axis)
-    place = _along_shape("add_along_axis", tuple(x.shape), tuple(indices.shape), params["axis"])
-    if broadcast_shapes("add_along_axis", place, tuple(getattr(values, "shape", ()))) != place:
-        raise ShapeError(f"add_along_axis: values of shape {tuple(values.shape)} do not fit shape {place}")
-    return params
 
 
 def _added_along(np: Any, x: Any, indices: Any, values: Any, axis: int = -1) -> Any:
@@ -141,12 +130,13 @@ def _take(k: Table, x: Handle, indices: Handle, *, axis: int) -> Handle:
     return k.reshape(picked, shape=taken_shape(x.shape, indices, axis))
 
 
-def _take_along_axis(k: Table, x: Handle, indices: Handle, *, axis: int) -> Handle:
+def _take_along_axis(k: Table, x: Handle, indices: Handle, *, axis: int = -1) -> Handle:
     named = _names(k, indices, x.shape[axis], axis)
     return _pick(k, named, k.expand_dims(x, axis=(axis,)), axis + 1)
 
 
-def _add_along_axis(k: Table, x: Handle, indices: Handle, values: Handle, *, axis: int) -> Handle:
+def _add_along_axis(k: Table, x: Handle, indices: Handle, values: Handle, *, axis: int = -1) -> Handle:
+    """A fresh copy of `x`, to whose elements that integers name along `axis`, lane by lane, values are added."""
     values = as_tensor(k, values, x, _along_shape("", x.shape, indices.shape, axis))
     named = _names(k, indices, x.shape[axis], axis)
     return k.add(x, total(k, named, k.expand_dims(values, axis=(axis + 1,)), axis))
@@ -220,7 +210,7 @@ OPS = calls(
     _selection(
         "take_along_axis",
         "Along `axis`, the elements that integers name, lane by lane; the other axes broadcast.",
-        parameters=_along_parameters("take_along_axis"),
+        refuses=_check_along,
         gradient=(_take_along_rule, None),
         compose=_take_along_axis,
         samples=(
@@ -232,7 +222,7 @@ OPS = calls(
     ),
     Op(
         "add_along_axis",
-        parameters=_add_along_parameters,
+        refuses=_check_along,
         accepts=(NUMERIC, INTEGER, NUMERIC),
         separate=(1,),
         tangent=linear,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.ops.core.reductions import prefixes
 from micrograd_core.ops.record import FLOATING, REAL, SAME, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import along_one, cut, in_float32, positions, to_int64
+from micrograd_core.ops.shared import in_float32, positions, to_int64
 from micrograd_core.ops.tangents import zero
 
 
@@ -18,10 +18,6 @@ class Extremes(NamedTuple):
 
     values: Any
     indices: Any
-
-
-def _scan(name: str, doc: str, **facts: Any) -> Op:
-    return Op(name, doc, parameters=along_one(name, 0), **facts)
 
 
 def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
@@ -33,25 +29,18 @@ def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
 
 
 def _extremes(beaten: str) -> Any:
-    def compose(k: Table, x: Handle, *, axis: int) -> Any:
-        length, step = x.shape[axis], 1
-        indices = k.copy(k.broadcast_to(positions(k, x, axis), shape=x.shape))
-        values = k.copy(x)
-        while step < length:
-            (old, own), (before, at) = (
-                (cut(k, each, axis, 0, length - step), cut(k, each, axis, step, length)) for each in (values, indices)
-            )
+    def compose(k: Table, x: Handle, *, axis: int = 0) -> Any:
+        def combine(own: Handle, at: Handle, old: Handle, before: Handle) -> tuple[Any, Any]:
             holds = _holds(k, old, own, beaten)
-            values = k.concat(cut(k, values, axis, 0, step), k.where(holds, own, old), axis=axis)
-            indices = k.concat(cut(k, indices, axis, 0, step), k.where(holds, at, before), axis=axis)
-            step *= 2
-        return values, indices
+            return k.where(holds, own, old), k.where(holds, at, before)
+
+        return prefixes(k, combine, axis, x, k.broadcast_to(positions(k, x, axis), shape=x.shape))
 
     return compose
 
 
 def _extremes_op(name: str, which: str, beaten: str) -> Op:
-    return _scan(
+    return Op(
         name,
         f"The {which} of the first 1, 2, … elements along `axis`, and where it is: of equal ones the last.",
         accepts=REAL,
@@ -65,14 +54,14 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
 
 
 @in_float32
-def _logcumsumexp(k: Table, x: Handle, *, axis: int) -> Any:
-    return prefixes(k, x, k.logaddexp, axis)
+def _logcumsumexp(k: Table, x: Handle, *, axis: int = 0) -> Any:
+    return prefixes(k, lambda later, earlier: (k.logaddexp(later, earlier),), axis, x)[0]
 
 
 OPS = (
     _extremes_op("cummax", "greatest", "less_equal"),
     _extremes_op("cummin", "least", "greater_equal"),
-    _scan(
+    Op(
         "logcumsumexp",
         "``log(cumsum(exp(x)))`` along `axis`, without overflow.",
         accepts=FLOATING,

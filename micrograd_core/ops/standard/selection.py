@@ -6,12 +6,12 @@ import math
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.dtypes import int64
-from micrograd_core.errors import ShapeError, one_of
+from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, reduced_shape, resolve_axis
 from micrograd_core.ops.batching import composed
 from micrograd_core.ops.core.reductions import lane
 from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import cut, ends_of, is_scalar, positions, to_int64
+from micrograd_core.ops.shared import chosen, cut, ends_of, is_scalar, positions, to_int64
 from micrograd_core.ops.standard.indexing import as_tensor
 
 # ── position by position ─────────────────────────────────────────────────────────────────────────────────────
@@ -56,8 +56,7 @@ def _scatter_parameters(
     `reduce` is ``'sum'``, ``'prod'``, ``'amax'``, ``'amin'``, ``'mean'``, or ``'replace'``, which keeps the last
     one. `include_self` says whether the element of ``x1`` takes part.
     """
-    if reduce not in WORDS:
-        raise ValueError(f"scatter_reduce: reduce is {one_of(map(repr, WORDS))}; got {reduce!r}")
+    chosen("scatter_reduce", "reduce", reduce, WORDS)
     at = _fitting("scatter_reduce", x, index, axis)
     given = tuple(getattr(src, "shape", index.shape))
     if len(given) != len(index.shape) or any(n > m for n, m in zip(index.shape, given, strict=True)):
@@ -147,9 +146,7 @@ def _quantile_parameters(
     ``'lower'``, ``'higher'``, ``'nearest'`` or ``'midpoint'``. NaN if any element is.
     """
     # Shares in a tensor are read.
-    word = interpolation or method
-    if word not in METHODS:
-        raise ValueError(f"quantile: method is {one_of(map(repr, METHODS))}; got {word!r}")
+    word = chosen("quantile", "method", interpolation or method, METHODS)
     given = q.tolist() if hasattr(q, "tolist") else q
     shares = tuple(map(float, given)) if isinstance(given, (list, tuple)) else float(given)
     if any(not 0 <= share <= 1 for share in (shares if isinstance(shares, tuple) else (shares,))):

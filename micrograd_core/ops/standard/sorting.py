@@ -15,29 +15,22 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import ANY, BOOLEAN, REAL, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import arrays, calls, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64
+from micrograd_core.ops.shared import arrays, calls, cut, ends_of, is_scalar, locating, mirror, to_bool, to_int64, whole
 from micrograd_core.ops.tangents import zero
 
 # ── parameters as the user writes them → as kernels receive them ─────────────────────────────────────────────
 
 
-def _search_parameters(x1: Any, x2: Any, /, *, side: str = "left") -> dict[str, Any]:
-    """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted.
-
-    Before equal ones for the `side` ``'left'``, after them for ``'right'``.
-    """
+def _check_searchsorted(name: str, x1: Any, x2: Any, *, side: str) -> None:
     if len(x1.shape) != 1:
         raise ShapeError(f"searchsorted: the sorted tensor must be 1-d; it has shape {tuple(x1.shape)}")
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right'; got {side!r}")
-    return {"side": side}
 
 
-def _diff_parameters(x: Any, /, axis: int = -1, *, n: int = 1) -> dict[str, Any]:
-    """Differences of neighbours along `axis`, taken `n` times."""
-    if n < 0:
+def _check_diff(name: str, x: Any, *, axis: int, n: int) -> None:
+    if whole("diff", "n", n) < 0:
         raise ValueError(f"diff: n is how often to take differences, 0 or more; got {n}")
-    return {"axis": resolve_axis("diff", axis, len(x.shape)), "n": n}
 
 
 # ── compositions and rules ───────────────────────────────────────────────────────────────────────────────────
@@ -158,9 +151,12 @@ def _sort_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *, ax
     return k.take_along_axis(tangents[0], positions, axis=axis)
 
 
-def _searchsorted(k: Table, x: Operand, y: Operand, *, side: str) -> Handle:
-    """How many elements come before: the position where a new one keeps the order."""
-    x, y = arrays(k, x, y)
+def _searchsorted(k: Table, x1: Operand, x2: Operand, *, side: str = "left") -> Handle:
+    """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted.
+
+    Before equal ones for the `side` ``'left'``, after them for ``'right'``.
+    """
+    x, y = arrays(k, x1, x2)  # counted is how many come before
     y = k.expand_dims(y, axis=(len(y.shape),))
     before = _before(k, x, y) if side == "left" else k.logical_not(_before(k, y, x))
     return k.sum(k.astype(before, dtype=int64), axis=(len(y.shape) - 1,), keepdims=False)
@@ -176,7 +172,8 @@ def _isin(k: Table, x1: Handle, x2: Operand, *, invert: bool = False) -> Handle:
     return k.logical_not(found) if invert else found
 
 
-def _diff(k: Table, x: Handle, *, axis: int, n: int) -> Handle:
+def _diff(k: Table, x: Handle, *, axis: int = -1, n: int = 1) -> Handle:
+    """Differences of neighbours along `axis`, taken `n` times."""
     difference = x
     for _ in range(min(n, x.shape[axis])):
         length = difference.shape[axis]
@@ -226,7 +223,7 @@ OPS = calls(
     ),
     locating(
         "searchsorted",
-        parameters=_search_parameters,
+        refuses=_check_searchsorted,
         accepts=REAL | BOOLEAN,
         compose=_searchsorted,
         samples=(
@@ -251,7 +248,7 @@ OPS = calls(
     ),
     Op(
         "diff",
-        parameters=_diff_parameters,
+        refuses=_check_diff,
         compose=_diff,
         samples=(
             Sample((2, 4)),

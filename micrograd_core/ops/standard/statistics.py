@@ -9,7 +9,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.record import FLOATING, INEXACT, REAL, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import cut, is_scalar
+from micrograd_core.ops.shared import chosen, cut, is_scalar
 
 # ── covariances ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -116,9 +116,7 @@ def _convolve_parameters(x1: Any, x2: Any, /, mode: str = "full") -> dict[str, A
     shapes = [tuple(getattr(each, "shape", ())) for each in (x1, x2)]
     if any(len(shape) != 1 or not shape[0] for shape in shapes):
         raise ShapeError(f"convolve: two vectors with elements are needed; got shapes {shapes[0]} and {shapes[1]}")
-    if mode not in ("full", "same", "valid"):
-        raise ValueError(f"convolve: mode is 'full', 'same' or 'valid'; got {mode!r}")
-    return {"mode": mode}
+    return {"mode": chosen("convolve", "mode", mode, ("full", "same", "valid"))}
 
 
 def _convolve(k: Table, x: Handle, y: Handle, *, mode: str) -> Handle:

@@ -14,4 +14,10 @@ def _attention_reference(
     return attention_weights_reference(np, scores, mask, is_causal) @ value
 
 
-DEFINITIONS = {"scaled_dot_product_attention": _attention_reference}
+def _embedding_gradient(np: Any, g: Any, indices: Any, num_embeddings: int) -> Any:
+    out = np.zeros((num_embeddings, g.shape[-1]))
+    np.add.at(out, indices, g)
+    return out
+
+
+DEFINITIONS = {"embedding_gradient": _embedding_gradient, "scaled_dot_product_attention": _attention_reference}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core.ops.network.resampling import sizes_of
-from micrograd_core.ops.network.windows import Windows, _even_rows, _max_parameters, _mean_parameters, _of, _seen
+from micrograd_core.ops.network.windows import Windows, _max_parameters, _mean_parameters, _of, _seen
 
 
 def _reference(np: Any, x: Any, tables: Any) -> Any:
@@ -24,6 +24,12 @@ def _reference(np: Any, x: Any, tables: Any) -> Any:
 
 def _max_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
     return _reference(np, x, _of(x, **_max_parameters(x, *args, **params)).rows(x.shape[2:]))
+
+
+def _adaptive_reference(np: Any, x: Any, output_size: Any) -> Any:
+    lengths = zip(x.shape[2:], sizes_of("", x, output_size), strict=True)
+    rows = [[range(i * n // count, -(-(i + 1) * n // count)) for i in range(count)] for n, count in lengths]
+    return _reference(np, x, rows)
 
 
 def _fractional_reference(np: Any, x: Any, samples: Any, kernel_size: Any, output_size: Any) -> Any:
@@ -73,9 +79,7 @@ def _norm_reference(np: Any, x: Any, norm_type: float, kernel_size: Any, **param
 
 DEFINITIONS = {
     "max_pool_with_indices": _max_reference,
-    "adaptive_max_pool_with_indices": lambda np, x, output_size: _reference(
-        np, x, _even_rows(x.shape[2:], sizes_of("", x, output_size))
-    ),
+    "adaptive_max_pool_with_indices": _adaptive_reference,
     "fractional_max_pool_with_indices": _fractional_reference,
     "max_unpool": _unpool_reference,
     "padded_avg_pool": _mean_reference,
