@@ -86,8 +86,8 @@ def _taken(call: Call, out: Array, x: Array, indices: Array) -> list[str]:
     before, length, after = x.type.shape[:axis], x.type.shape[axis], x.type.shape[axis + 1 :]
     if along and indices.type.shape != (*before, many := indices.type.shape[axis], *after):
         raise ProgramError(f"export: take_along_axis of {short(x.type)} by {short(indices.type)}; broadcast them first")
-    size = math.prod(after)
-    place, lost = f"({many} * c0 + c1) * {size} + c2", "NAN" if out.type.dtype.is_floating else "0"
+    size, lost = math.prod(after), "NAN" if out.type.dtype.is_floating else "0"
+    place = f"({many} * c0 + c1) * {size} + c2"
     found = f"is ? {x.name}[({length} * c0 + row) * {size} + c2] : {lost}"
     row = f"ROW({indices.name}[{place if along else 'c1'}], {length})"
     return _each((math.prod(before), many, size), f"{row} {out.name}[{place}] = {found};")
@@ -96,9 +96,8 @@ def _taken(call: Call, out: Array, x: Array, indices: Array) -> list[str]:
 def _received(call: Call, out: Array, g: Array, indices: Array) -> list[str]:
     """The gradient of `embedding`: each row is the sum of what its index received."""
     rows, length, count = math.prod(indices.type.shape), out.type.shape[0], math.prod(out.type.shape[1:])
-    line = f"if (is) {out.name}[{count} * row + c1] += {g.name}[{count} * c0 + c1];"
-    received = _each((rows, count), f"ROW({indices.name}[c0], {length}) {line}")
-    return [*_each((length * count,), f"{out.name}[c0] = 0;"), *received]
+    line = f"ROW({indices.name}[c0], {length}) if (is) {out.name}[{count} * row + c1] += {g.name}[{count} * c0 + c1];"
+    return [*_each((length * count,), f"{out.name}[c0] = 0;"), *_each((rows, count), line)]
 
 
 def _scattered(call: Call, out: Array, x: Array, *values: Array) -> list[str]:
@@ -123,7 +122,8 @@ def _view(call: Call, out: Array, *x: Array) -> list[str]:
 
 TEMPLATES: Final[Mapping[str, Callable[..., list[str]]]] = {
     "matmul": _product, "take": _taken, "embedding": _taken, "take_along_axis": _taken, "scatter": _scattered,
-    "embedding_gradient": _received, "random_uniform_from": _drawn,
+    "embedding_gradient": _received, "random_uniform_from": _drawn, "reshape": _view, "permute_dims": _view,
+    "broadcast_to": _view, "getitem": _view, "full": _view, "arange": _view,
 }  # fmt: skip
 """The lines of calls: functions of a call, and of the arrays of result and operands."""
 
@@ -179,7 +179,7 @@ def code(program: Program) -> tuple[list[str], list[str], list[str]]:
             functions.append(LoopPrinter(step.nest, C, 0).function(f"nest{i}"))
             lines.append(f"nest{i}({', '.join(f'v{n}' for n in (*read, *made))});")
         else:
-            lines += TEMPLATES.get(step.op, _view)(step, *[Array(f"v{n}", types[n]) for n in (*made, *read)])
+            lines += TEMPLATES[step.op](step, *[Array(f"v{n}", types[n]) for n in (*made, *read)])
         freed = {n for n in (*made, *read) if last.get(n, i) == i and n >= program.inputs and n not in outputs}
         lines += [f"free(v{n});" for n in sorted(freed)]
     given = {n for n in outputs if n < program.inputs}  # state, which may be overwritten before an output is read

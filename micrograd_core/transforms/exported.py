@@ -57,9 +57,9 @@ class Export:
         self.lines += lines
         for i, x in enumerate(replay.results):
             if x.kind in ("tensor", "host"):
-                value, type = self.value(x)
-                self.about.append(f"out[{self.outputs}]: {short(type)}, result {i}")
-                self.ends.append(f"if (out[{self.outputs}]) memcpy(out[{self.outputs}], {value}, {size_of(type)});")
+                (value, type), place = self.value(x), f"out[{self.outputs}]"
+                self.about.append(f"{place}: {short(type)}, result {i}")
+                self.ends.append(f"if ({place}) memcpy({place}, {value}, {size_of(type)});")
                 self.outputs += 1
         for kind, owner, x in replay.changes:
             if kind == "kept":
@@ -115,8 +115,8 @@ class Export:
         if kind == "host":
             text = f"&({c_type}){{({c_type})n{owner}}}"
         elif kind == "constant":
-            numbers = [C.number(x, type.dtype) for x in unpack(to_host(owner), type.dtype)]
-            text = f"(const {c_type}[]){{{', '.join(numbers) or '0'}}}"
+            numbers = ", ".join([C.number(x, type.dtype) for x in unpack(to_host(owner), type.dtype)])
+            text = f"(const {c_type}[]){{{numbers or '0'}}}"
         elif kind == "kept":
             text = self.kept(type, owner, *rest)
         elif owner.__class__ is int:
@@ -135,7 +135,7 @@ class Export:
 
     def value(self, x: Result) -> tuple[str, TensorSpec]:
         """Where a result is, and its type."""
-        n = x.what + self.replay.written if x.kind == "tensor" else x.what
+        n = x.what + self.replay.written * (x.kind == "tensor")
         return (f"&n{n}", NUMBER) if x.kind == "host" else self.values[n]
 
     def change(self, key: Any, about: str, x: Result) -> None:
