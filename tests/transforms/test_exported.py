@@ -181,11 +181,19 @@ def test_random_numbers_are_the_same_bits(tmp_path: Path) -> None:
 
 
 @with_compiler
+def test_a_place_in_a_stream_has_a_carry(tmp_path: Path) -> None:
+    rng = random.Generator(5)
+    rng.state = (rng.state[0], (1 << 64) - 2, rng.state[2])
+    draw = jit(lambda x: x + random.uniform((30,), generator=rng))
+    agrees(draw, mg.zeros(30), folder=tmp_path, most=0, first=0)
+
+
+@with_compiler
 def test_state_may_be_exchanged(tmp_path: Path) -> None:
     held = {"a": mg.asarray([1.0, 2.0]), "b": mg.asarray([3.0, 4.0])}
 
     def turn(x: Any) -> Any:
-        a, b = held["a"] * 1, held["b"] * 1
+        a, b = held["a"].detach(), held["b"].detach()
         held["a"], held["b"] = b, a
         return a + x
 
