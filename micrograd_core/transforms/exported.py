@@ -18,15 +18,15 @@ from micrograd_core.interpreters.host import index_of
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.random import default_generator
 from micrograd_core.support import files
-from micrograd_core.transforms.codegen import INFIX, Count
+from micrograd_core.transforms.codegen import Count
 from micrograd_core.transforms.guards import Place
 from micrograd_core.transforms.tracing import Result, entries_of
 
 NUMBER: Final = TensorSpec((), float64)
 FUNCTIONS: Final[dict[Any, str]] = {
-    **{each: f"{{0}} {text} {{1}}" for each, text in INFIX.items()}, operator.pow: "pow({0}, {1})",
-    operator.floordiv: "floor({0} / {1})", operator.mod: "{0} - {1} * floor({0} / {1})", operator.abs: "fabs({0})",
-    operator.neg: "-{0}", bool: "{0} != 0",
+    operator.add: "{0} + {1}", operator.sub: "{0} - {1}", operator.mul: "{0} * {1}", operator.truediv: "{0} / {1}",
+    operator.pow: "pow({0}, {1})", operator.neg: "-{0}", operator.lt: "{0} < {1}", operator.le: "{0} <= {1}",
+    operator.gt: "{0} > {1}", operator.ge: "{0} >= {1}", operator.eq: "{0} == {1}", bool: "{0} != 0",
 }  # fmt: skip
 """How C computes with Python's numbers, which are float64 there."""
 
