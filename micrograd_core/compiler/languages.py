@@ -166,6 +166,15 @@ OPENCL: Final = Language(
     preamble="#pragma OPENCL FP_CONTRACT OFF\n" + powers(_OPENCL),
 )
 """OpenCL C 1.2."""
+# An entry point in Metal takes buffers by index: ``kernel void run(constant long& n [[buffer(0)]], constant long* m
+# [[buffer(1)]], device float* p0 [[buffer(2)]], device uchar* p1 [[buffer(3)]], …, uint first
+# [[thread_position_in_grid]], uint step [[threads_per_grid]])``, and goes over ``u`` from `first` by `step`.
+METAL: Final = OPENCL._replace(
+    types={name: T for name, T in OPENCL.types.items() if name != "float64"},
+    functions={name: text for name, text in C.functions.items() if name not in ("expm1", "log1p", "erf", "erfc")},
+    preamble="#include <metal_stdlib>\nusing namespace metal;\n" + powers(_OPENCL),
+)
+"""Metal's language, to be compiled without fast mathematics."""
 _WGSL: Final = {"int32": "i32", "int64": "i64", "uint32": "u32"}
 WGSL: Final = Language(
     types={"bool": "bool", **_WGSL, "float32": "f32"},

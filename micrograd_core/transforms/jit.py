@@ -11,6 +11,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
+from pathlib import Path
 from types import MethodType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, overload
 
@@ -204,6 +205,46 @@ class Lowered:
 
     def __str__(self) -> str:
         return str(self.program)
+
+    def export(self, path: str | Path, *, name: str = "", blas: bool = False) -> list[bytes]:
+        """Write the function as one C file, which needs no Python: ``cc -O3 main.c step.c -lm``.
+
+        What the function closes over and changes (parameters, what optimisers keep, the place of a generator in its
+        stream) is state: arrays that C's caller keeps, and that each call overwrites. A comment at the top of the file
+        lists all arrays with their shapes and dtypes.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+        name : str, optional
+            The name of the function in C; by default that of the file.
+        blas : bool, default False
+            Whether products of matrices are calls of ``cblas_sgemm`` and ``cblas_dgemm``, and not loops.
+
+        Returns
+        -------
+        list of bytes
+            The state as it is now, an entry for each of its arrays.
+
+        Raises
+        ------
+        ProgramError
+            When C has no lines for a step, or what the function changes is no array; the message names it.
+        CannotWrite
+            When the file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import micrograd_core as mg
+        >>> inner = mg.jit(lambda w, x: (w * x).sum())
+        >>> inner.lower(mg.ones(3), mg.ones(3)).export(tempfile.mkdtemp() + "/inner.c")
+        []
+        """
+        from micrograd_core.transforms.exported import exported
+
+        return exported(self._replay, path, name, blas)
 
 
 def _tensors_and_others(args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +15,13 @@ from micrograd_core.compiler import languages
 from micrograd_core.compiler.fusion import Run, plan
 from micrograd_core.compiler.languages import Language
 from micrograd_core.compiler.passes import optimized, written
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.text import Printer
 from micrograd_core.conformance.cases import cases
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Layout
+from micrograd_core.ops import CORE_KERNELS, TABLE
+from micrograd_core.ops.record import Array
 from tests.adapters import toy_c
 
 LANGUAGES = {name: x for name, x in vars(languages).items() if isinstance(x, Language)}
@@ -146,6 +150,59 @@ def test_a_nest_is_printed_in_each_language(name: str) -> None:
     assert "exp(" in text
     assert "sin(" in text
     assert "None" not in text
+
+
+METAL_WORDS = frozenset(
+    """bool char short int long uchar ushort uint ulong float half const for if return true false INFINITY NAN u m
+    fabs exp log log2 log10 sqrt sin cos tan tanh sinh cosh asinh acosh atanh asin acos atan atan2 pow copysign rint
+    floor ceil trunc signbit using namespace metal include metal_stdlib result x n""".split()
+)
+
+
+def metal(nest: Any) -> set[str]:
+    """The words of a nest in Metal that neither the language has nor the text declares."""
+    text = Printer(nest, languages.METAL, 64).body()
+    assert text.count("{") == text.count("}")
+    assert "double" not in text
+    words = set(re.findall(r"\b[A-Za-z_]\w*", re.sub(r"\b0x[\w.+-]+|\b\d\w*", "0", text)))
+    return {each for each in words if not re.fullmatch(r"[cvpte]\d+|at\d+|power_u?int\d+", each)} - METAL_WORDS
+
+
+def test_metal_knows_every_word_of_what_is_printed() -> None:
+    covers, printed = languages.METAL.covers, set[str]()
+    for name, op in TABLE.items():
+        if not op.samples or op.needs_complex or not all(isinstance(x, Array) for x in op.samples[0].operands):
+            continue
+        sample = op.samples[0]
+        params = op.parameters(*map(_like, sample.operands), **sample.params) if op.parameters else sample.params
+        operands = [(x.shape, DTYPES[x.dtype or "float32"]) for x in sample.operands]  # type: ignore[union-attr]
+        program = written(lambda k, *xs, name=name, params=params: getattr(k, name)(*xs, **params), operands, {})
+        if program is not None and all(x.dtype.name in languages.METAL.types for x in program.types):
+            layouts = [Layout.contiguous(shape) for shape, _ in operands]
+            for step in plan(optimized(program, covers), layouts, covers).steps:
+                if isinstance(step, Run):
+                    assert not metal(step.nest), name
+                    printed.add(name)
+    assert {"softmax", "layer_norm", "where", "sum", "tanh", "multiply"} <= printed
+    assert len(printed) > 100
+
+
+def _like(x: Any) -> Any:
+    return mg.zeros(x.shape, dtype=x.dtype or "float32")
+
+
+def test_metal_spells_every_core_primitive_and_no_double() -> None:
+    for name in sorted(CORE_KERNELS & {each for each, op in TABLE.items() if op.kind == "elementwise"}):
+        for dtype in ("float32", "int32"):
+            operand = TensorSpec((2,), DTYPES[dtype])
+            operands = (operand,) * max(1, TABLE[name].operands)
+            covered = [x.covers(name, operands) for x in (languages.METAL, languages.OPENCL)]
+            assert covered[0] == covered[1], (name, dtype)
+    assert not languages.METAL.covers("add", (TensorSpec((2,), DTYPES["float64"]),) * 2)
+    preamble = languages.METAL.preamble
+    assert preamble.count("{") == preamble.count("}")
+    known = METAL_WORDS | {f"power_{each}" for each in languages.METAL.types}
+    assert set(re.findall(r"[A-Za-z_]\w*", preamble)) <= known
 
 
 @pytest.mark.parametrize("most", [6, 4, 3])

@@ -320,6 +320,7 @@ LISTS = {
     "plugins/rawbuffer/micrograd_rawbuffer/kernels.py": "kernels",
     "plugins/train/micrograd_train/drawing.py": "what an expression may call",
     "backends/cuda/micrograd_cuda/nests.py": "what the sources have functors of",
+    "compiler/c_file.py": "what C computes with lines of its own",
     "compiler/packs.py": "how primitives are printed",
     "compiler/text.py": "how primitives are printed",
     "compiler/languages.py": "how languages spell primitives",

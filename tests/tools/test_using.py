@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 import re
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import micrograd_core as mg
-from micrograd_core import nn
+from micrograd_core import nn, plugins
 from micrograd_core.checkpoints import load, load_model, save
 from micrograd_core.tools.cli import main
 from micrograd_train.using import comparison
@@ -193,25 +194,65 @@ def test_compare_runs_the_network_everywhere(folder: Path, capsys: pytest.Captur
     )
 
 
-def test_a_device_that_computes_otherwise_is_named(
+def test_compare_says_how_far_how_long_and_how_often(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    devices = ["--devices", "cpu", "strict:0", "--rows", "3"]
+    rows = json.loads(said(folder, capsys, "compare", "FOLDER/species", *devices, "--json"))
+    assert [(row["device"], row["jit"]) for row in rows] == [("cpu", False), ("cpu", True), ("strict:0", False)]
+    for row in rows[1:]:
+        assert 0 <= row["output ulp"] < 100
+        assert 0 <= row["gradient ulp"] < 100
+        assert row["output absolute"] < 1e-4
+        assert row["milliseconds"] > 0
+    table = said(folder, capsys, "compare", "FOLDER/species", *devices).splitlines()
+    assert "outputs differ by" in table[0]
+    assert [line.split()[0] for line in table[2:]] == ["cpu", "cpu", "strict:0"]
+    assert " jit " in table[3]
+
+
+def test_compare_makes_a_network_where_no_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(said(Path(), capsys, "compare", "--devices", "cpu", "rawbuffer:0", "--rows", "1", "--json"))
+    assert [row["status"] for row in rows] == ["reference", "agrees", "agrees"]
+
+
+def test_a_wrong_kernel_is_a_large_difference(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = comparison._computed
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "plugins" / "faulty")
+    plugins.register("faulty", importlib.import_module("micrograd_faulty.plugin"))
+    name = "faulty:single-precision-gradient"  # that of relu is half of what it should be
+    try:
+        assert main(["compare", str(folder / "species"), "--devices", "cpu", name, "--rows", "8", "--json"]) == 1
+        rows = json.loads(capsys.readouterr().out)
+        assert main(["compare", str(folder / "species"), "--devices", "cpu", name]) == 1
+        assert re.search(rf"^{name} +differs ", capsys.readouterr().out, re.MULTILINE)
+    finally:
+        plugins.unregister("faulty")
+    (row,) = (row for row in rows if row["device"] == name and not row["jit"])
+    assert row["status"] == "differs"
+    assert row["gradient ulp"] > 1e6
+    assert row["output ulp"] < 100
+    assert row["largest at"].startswith("0.")
 
-    def wrong(path: str, device: str, *rest: Any) -> Any:
-        out, gradients, seconds = real(path, device, *rest)
-        return (
-            out,
-            {name: x * (1.01 if name == "3.bias" and device != "cpu" else 1) for name, x in gradients.items()},
-            seconds,
-        )
 
-    monkeypatch.setattr(comparison, "_computed", wrong)
-    assert main(["compare", str(folder / "species"), "--devices", "cpu", "rawbuffer:0", "--rows", "2"]) == 1
-    told = capsys.readouterr().out
-    assert "differs" in told
-    assert "3.bias" in told
-    assert main(["compare", str(folder / "species"), "--devices", "cpu", "cpuu"]) == 2
+def test_launches_are_those_of_a_step(capsys: pytest.CaptureFixture[str]) -> None:
+    class Counts:
+        made = 0
+
+        def launch(self, *arguments: Any) -> None:
+            self.made += 1
+
+    backend = Counts()
+    assert comparison._launches(backend, lambda: [backend.launch(1), backend.launch(2)]) == 2
+    assert vars(backend) == {"made": 2}
+    assert comparison._launches(object(), lambda: None) is None
+
+
+@pytest.mark.parametrize("arguments", [["FOLDER/none"], ["FOLDER/species", "--devices", "cpu", "cpuu"]])
+def test_compare_refuses_what_there_is_not(
+    folder: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = refused(folder, capsys, "compare", *arguments)
+    assert "no such file" in words or "Did you mean 'cpu'?" in words
 
 
 def test_export_refuses_other_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

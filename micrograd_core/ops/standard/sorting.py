@@ -71,7 +71,7 @@ def _ranked(k: Table, x: Handle, i: Handle, block: int) -> tuple[Any, Any]:
 
 def _merged(k: Table, x: Handle, i: Handle, block: int, length: int) -> tuple[Any, Any]:
     """Sorted blocks of a power of two merged, until they have the `length`, of which they are a part."""
-    lower = k.constant((True, False), (2, 1), bool_)
+    lower = k.equal(k.reshape(k.arange(2, dtype=int64), shape=(2, 1)), 0)
     blocks = math.prod(x.shape)
     while block < length:
         block *= 2

@@ -85,10 +85,14 @@ def add_compare(commands: common.Commands) -> None:
     parser = common.command(
         commands,
         "compare",
-        "run one trained network on every installed device, and compare outputs, gradients and time",
-        ["micrograd compare runs/my", "micrograd compare runs/my --devices cpu torch:cpu --rows 256"],
+        "run one network on every installed device, and compare outputs, gradients, launches and time",
+        [
+            "micrograd compare runs/my",
+            "micrograd compare runs/my --devices cpu torch:cpu --rows 256",
+            "micrograd compare --json",
+        ],
     )
-    _add_model(parser)
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=f"{MODEL}; without it, a small CNN of random weights")
     parser.add_argument("--devices", nargs="+", metavar="DEVICE", help="which (default: all that are installed)")
     parser.add_argument("--rows", type=own.positive_int, default=16, metavar="N", help="random rows to compute with")
     parser.add_argument(
