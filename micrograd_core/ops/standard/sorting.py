@@ -71,8 +71,9 @@ def _ranked(k: Table, x: Handle, i: Handle, block: int) -> tuple[Any, Any]:
 
 def _merged(k: Table, x: Handle, i: Handle, block: int, length: int) -> tuple[Any, Any]:
     """Sorted blocks of a power of two merged, until they have the `length`, of which they are a part."""
-    lower = k.equal(k.reshape(k.arange(2, dtype=int64), shape=(2, 1)), 0)
-    blocks = math.prod(x.shape)
+    if block == length:
+        return x, i
+    blocks, lower = math.prod(x.shape), k.equal(k.reshape(k.arange(2, dtype=int64), shape=(2, 1)), 0)
     while block < length:
         block *= 2
         half, turned = block // 2, [1, 2]  # a sorted half and another, turned round, are one that rises and falls
