@@ -58,6 +58,7 @@ class Captured(NamedTuple):
     graph: Any
     inputs: list[Any]
     outputs: list[Output]
+    pool: Any  # what the graph computes in between lies there, and nothing else
 
 
 class Graphed:
@@ -68,8 +69,8 @@ class Graphed:
         self._plain = function(backend, program, self._aim)
         self._lock = Lock()
         self._pairs: dict[int, int] = {}  # inputs that the last call wrote, and as which output
-        self._given: list[list[int]] = []  # addresses of the inputs of the calls so far
-        self._made: list[int] = []  # addresses of the last call's outputs
+        self._given: list[list[Any]] = []  # places of the inputs of the calls so far
+        self._made: list[Any] = []  # places of the last call's outputs
         self._moving: set[int] = set()  # inputs that come from elsewhere each time
         self._copied: set[int] = set()  # outputs that are held for long
         self._captures = 0
@@ -84,7 +85,6 @@ class Graphed:
         self._next = 0
         self._twins: dict[int, Output] = {}  # where the first graph reads what the second will write
         self._staged: dict[int, Any] = {}
-        self._pool = self.cupy.cuda.MemoryPool()
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """The program's outputs."""
@@ -100,14 +100,14 @@ class Graphed:
         arrays = all(hasattr(x, "data") for x in inputs)
         if self._captures > MOST_CAPTURES or self.backend.holding or not arrays or stream.is_capturing():
             return self._plain(*inputs)
-        addresses = [x.data.ptr for x in inputs]
+        places = [*map(_place, inputs)]
         if len(self._given) < 2:
-            return self._watched(addresses, inputs)
+            return self._watched(places, inputs)
         if self._stream is None:
             self._learn()
             self._stream = stream
         k = self._next
-        if stream != self._stream or not self._fits(k, addresses):
+        if stream != self._stream or not self._fits(k, places):
             return self._plain(*inputs)
         captured = self._graphs[k]
         if captured is None:
@@ -118,7 +118,7 @@ class Graphed:
                 self._forget()
                 return self._plain(*inputs)
         for x, to in zip(inputs, captured.inputs, strict=True):
-            if x.data.ptr != to.data.ptr:
+            if _place(x) != _place(to):
                 _copy(x, to, stream)
         captured.graph.launch(stream)
         self._next = 1 - k
@@ -128,13 +128,13 @@ class Graphed:
 
     # how calls are alike
 
-    def _watched(self, addresses: list[int], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _watched(self, places: list[Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """A call without a graph, and what can be learnt from it: which inputs are what the last call wrote."""
-        if self._made:
-            self._pairs = {i: self._made.index(at) for i, at in enumerate(addresses) if at in self._made}
-        self._given.append(addresses)
+        first = {at: i for i, at in reversed([*enumerate(places)])}  # of inputs that are one now, and may differ later
+        self._pairs = {first[at]: j for j, at in enumerate(self._made) if at in first}
+        self._given.append(places)
         outputs = self._plain(*inputs)
-        self._made = [getattr(getattr(x, "data", None), "ptr", 0) for x in outputs]
+        self._made = [_place(x) if getattr(x, "nbytes", 0) else None for x in outputs]
         self._copied |= {j for j, x in enumerate(outputs) if not getattr(x, "shape", ())}  # losses
         return outputs
 
@@ -144,24 +144,20 @@ class Graphed:
         self._moving |= {i for i in range(len(first)) if first[i] != second[i] and i not in self._pairs}
         self._pairs = {i: j for i, j in self._pairs.items() if j not in self._copied}
 
-    def _capture_anew(self) -> None:
-        """Graphs are captured anew: calls are other than they seemed."""
-        self._captures += 1
-        self._forget()
-
-    def _fits(self, k: int, addresses: list[int]) -> bool:
+    def _fits(self, k: int, places: list[Any]) -> bool:
         """Whether a graph can be launched for such inputs: nobody holds what it writes, or what is copied first."""
         captured, other = self._graphs[k], self._graphs[1 - k]
         if captured is None:  # it will read what the other wrote
             read = {i: other.outputs[j] for i, j in self._pairs.items()} if other else {}
-            return not any(x.held and x.array.data.ptr != addresses[i] for i, x in read.items())
+            return not any(x.held and _place(x.array) != places[i] for i, x in read.items())
         held = {j for j, x in enumerate(captured.outputs) if x.held}
-        moved = {i for i, at in enumerate(addresses) if at != captured.inputs[i].data.ptr}
+        moved = {i for i, at in enumerate(places) if at != _place(captured.inputs[i])}
         fixed = {i for i in moved if i not in self._pairs and i not in self._moving}
         if fixed or held - set(self._pairs.values()):
             self._moving |= fixed
             self._copied |= held - set(self._pairs.values())
-            self._capture_anew()
+            self._captures += 1  # anew: calls are other than they seemed
+            self._forget()
             return True
         written = other.outputs if other else self._twins
         return not held and not any(written[self._pairs[i]].held for i in moved if i in self._pairs)
@@ -178,19 +174,18 @@ class Graphed:
         if target is not None and target.nbytes == size:
             self._target = None
             return target.data
-        return self._pool.malloc(size)
+        return self._pool.malloc(size)  # a graph's own: streams that are gone leave their memory to those that come
 
     def _capture(self, k: int, inputs: tuple[Any, ...]) -> Captured:
         cupy, other, stream = self.cupy, self._graphs[1 - k], self.cupy.cuda.Stream(non_blocking=True)
-        twins = other.outputs if other else self._twins
-        with cupy.cuda.using_allocator(self._pool.malloc):
-            if self._workspace is None:
-                self._workspace = cupy.ndarray(CapturedProducts.WORKSPACE, "uint8")
-            for i, x in enumerate(inputs):
-                if i in self._moving and i not in self._staged:
-                    self._staged[i] = cupy.ndarray(x.shape, x.dtype)
-                elif i in self._pairs and other is None:
-                    self._twins[self._pairs[i]] = Output(cupy.ndarray(x.shape, x.dtype))
+        twins, self._pool = other.outputs if other else self._twins, cupy.cuda.MemoryPool()
+        if self._workspace is None:
+            self._workspace = cupy.ndarray(CapturedProducts.WORKSPACE, "uint8")
+        for i, x in enumerate(inputs):
+            if i in self._moving and i not in self._staged:
+                self._staged[i] = cupy.ndarray(x.shape, x.dtype)
+            elif i in self._pairs and other is None:
+                self._twins[self._pairs[i]] = Output(cupy.ndarray(x.shape, x.dtype))
         places = [
             self._staged[i] if i in self._moving else twins[self._pairs[i]].array if i in self._pairs else x
             for i, x in enumerate(inputs)
@@ -220,7 +215,14 @@ class Graphed:
             if x.data.mem.ptr in owned or overlaps or not x.flags.c_contiguous:
                 self._copied.add(j)
             spans.append((start, end))
-        return Captured(graph, places, [Output(x) for x in outputs])
+        if not self._copied.isdisjoint(self._pairs.values()):
+            raise ValueError("what the next call reads may be memory of the user")
+        return Captured(graph, places, [Output(x) for x in outputs], self._pool)
+
+
+def _place(x: Any) -> Any:
+    """Where an array lies, and how."""
+    return x.data.ptr, x.strides
 
 
 def _copy(x: Any, to: Any, stream: Any) -> None:

@@ -236,6 +236,51 @@ REFUSED: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def test_inputs_at_one_address_with_other_strides(gpu: Device, graphs: None) -> None:
+    w, big = tensor(np.arange(9.0).reshape(3, 3), gpu), tensor(np.arange(32.0).reshape(16, 2), gpu)
+    f, g = jit(lambda x: x * 2.0 + 1.0), jit(lambda x: x * 3.0)
+    for _ in range(5):
+        f(w), g(big[:8])
+    for _ in range(4):
+        assert f(w.mT).tolist() == (w.numpy().T * 2.0 + 1.0).tolist()
+        assert g(big[:16:2]).tolist() == (big.numpy()[::2] * 3.0).tolist()
+        assert f(w).tolist() == (w.numpy() * 2.0 + 1.0).tolist()
+        assert g(big[:8]).tolist() == (big.numpy()[:8] * 3.0).tolist()
+
+
+def test_inputs_that_shared_memory_may_differ_later(gpu: Device) -> None:
+    f = jit(lambda x, y: x * 2.0 + y)
+    f(tensor([1.0, 2.0], gpu), tensor([3.0, 4.0], gpu))
+    assert f.program is not None
+    backend = gpu.kernels.backend
+    program = importlib.import_module("micrograd_cuda.graphs").Graphed(backend, f.program)
+    (x,) = program(*[backend.cupy.ones(2, "float32")] * 2)
+    for _ in range(6):
+        (x,) = program(x, x)
+    assert x.tolist() == [3.0**7] * 2
+    del x  # or nothing is written where it lies
+    for i in range(4):
+        (found,) = program(backend.cupy.full(2, float(i), "float32"), backend.cupy.full(2, 10.0, "float32"))
+        assert found.tolist() == [i * 2.0 + 10.0] * 2
+
+
+def test_a_result_stays_where_streams_have_one_handle(
+    gpu: Device, graphs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers give a handle again when its stream is gone, and CuPy's pools keep free memory by handle."""
+    cuda = gpu.kernels.backend.cupy.cuda
+    kept = cuda.Stream(non_blocking=True)
+    monkeypatch.setattr(cuda, "Stream", lambda **options: kept)
+    f = jit(lambda x: ((x * 2.0).sum(axis=0) + 1.0, (x @ x.mT @ x).sum(axis=0) * 0.5))
+    before: list[Any] = []
+    for i in range(12):
+        x = np.random.default_rng(i).normal(size=(6, 6)).astype("float32")
+        found = f(tensor(x, gpu))
+        for result, wanted in before:
+            np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-4, atol=1e-4)
+        before = [*zip(found, ((x * 2.0).sum(axis=0) + 1.0, (x @ x.T @ x).sum(axis=0) * 0.5), strict=True)]
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_captured_runs_as_ever(name: str, gpu: Device, boot: Any, graphs: None) -> None:
     f = REFUSED[name]
