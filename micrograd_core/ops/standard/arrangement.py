@@ -213,25 +213,13 @@ OPS = (
         parameters=_roll_parameters,
         gradient=(lambda k, g, out, x, *, shift, axis: k.roll(g, shift=tuple(-places for places in shift), axis=axis),),
         compose=_roll,
-        samples=(
-            Sample((2, 3), shift=2),
-            Sample((2, 3), shift=-4, axis=1),
-            Sample((2, 3, 2), shift=(1, 1, 2), axis=(0, -1, 1)),
-            Sample((0, 3), shift=1, axis=0),
-            Sample((), shift=1),
-        ),
+        samples=(Sample((2, 3), shift=2), Sample((2, 3), shift=(1, -4), axis=(0, -1)), Sample((0, 3), shift=1, axis=0)),
     ),
     _arranged(
         "tile",
         parameters=_tile_parameters,
         compose=_tile,
-        samples=(
-            Sample((2, 3), repetitions=(2, 1)),
-            Sample((2, 3), repetitions=(2, 1, 3)),
-            Sample((2, 3), repetitions=(2,)),
-            Sample((2,), repetitions=(0,)),
-            Sample((), repetitions=()),
-        ),
+        samples=(Sample((2, 3), repetitions=(2, 1, 3)), Sample((2, 3), repetitions=(2,)), Sample((), repetitions=(0,))),
         reference=lambda np, x, repetitions: np.tile(x, repetitions),
     ),
     _arranged(
@@ -240,9 +228,7 @@ OPS = (
         compose=_repeat,
         samples=(
             Sample((2, 3), repeats=2),
-            Sample((2, 3), repeats=2, axis=-1),
             Sample((2, 3), repeats=(2, 0, 1), axis=1),
-            Sample((2, 2), repeats=(0, 1, 2, 3)),
             Sample((2, 3), repeats=0, axis=0),
             Sample((), repeats=3),
         ),
@@ -253,7 +239,6 @@ OPS = (
         accepts=ANY,
         compose=_pad,
         samples=(
-            Sample((2, 3), pad_width=1),
             Sample((2, 3), pad_width=((1, 0), (0, 2)), constant_values=2),
             Sample((2, 3), pad_width=(4, 5), mode="edge"),
             Sample((2, 3), pad_width=(4, 5), mode="wrap"),

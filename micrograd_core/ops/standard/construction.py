@@ -10,7 +10,7 @@ from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.batching import composed
-from micrograd_core.ops.record import ANY, Array, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import ANY, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, whole
 
 
@@ -37,13 +37,7 @@ def _triangle(name: str, doc: str) -> Op:
         parameters=parameters,
         accepts=ANY,
         compose=compose,
-        samples=(
-            Sample((3, 4)),
-            Sample((2, 3, 3), k=1),
-            Sample((4, 3), k=-2),
-            Sample((0, 3)),
-            Sample(Array((3, 3), 0, 9, "int32"), k=-1),
-        ),
+        samples=(Sample((3, 4)), Sample((2, 3, 3), k=1), Sample((4, 3), k=-2), Sample((0, 3))),
     )
 
 
