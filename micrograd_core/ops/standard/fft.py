@@ -114,23 +114,16 @@ def _rule(transpose: str, before: float, after: float) -> Any:
     return rule
 
 
-def _one_by_one(name: str) -> Any:
+def _one_by_one(others: str, last: str, *, last_first: bool = False) -> Any:
+    """Along each axis: the last one by the transform `last`, which comes first or last, the others by `others`."""
+
     def compose(k: Table, x: Handle, *, s: Shape, axes: Shape, norm: str) -> Handle:
-        for n, axis in zip(s, axes, strict=True):
+        steps = list(zip((*[others] * (len(s) - 1), last), s, axes, strict=True))
+        for name, n, axis in reversed(steps) if last_first else steps:
             x = getattr(k, name)(x, n=n, axis=axis, norm=norm)
         return x
 
     return compose
-
-
-def _rfftn(k: Table, x: Handle, *, s: Shape, axes: Shape, norm: str) -> Handle:
-    x = k.rfft(x, n=s[-1], axis=axes[-1], norm=norm)
-    return k.fftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(s) > 1 else x
-
-
-def _irfftn(k: Table, x: Handle, *, s: Shape, axes: Shape, norm: str) -> Handle:
-    x = k.ifftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(s) > 1 else x
-    return k.irfft(x, n=s[-1], axis=axes[-1], norm=norm)
 
 
 _OPPOSITE = dict(zip(NORMS, reversed(NORMS), strict=True))
@@ -190,8 +183,8 @@ OPS = calls(
         gradient=(_rule("fft", 0, 0),),
     ),
     _complex("ifft", "Inverse of `fft`.", gradient=(_rule("ifft", 0, 0),)),
-    _complex("fftn", "`fft` along several axes.", compose=_one_by_one("fft")),
-    _complex("ifftn", "Inverse of `fftn`.", compose=_one_by_one("ifft")),
+    _complex("fftn", "`fft` along several axes.", compose=_one_by_one("fft", "fft")),
+    _complex("ifftn", "Inverse of `fftn`.", compose=_one_by_one("ifft", "ifft")),
     _from_real(
         "rfft",
         "`fft` of real numbers: the first ``n // 2 + 1`` elements, which the others repeat conjugated.",
@@ -202,8 +195,12 @@ OPS = calls(
         "Inverse of `rfft`; `n`, the number of real elements, is by default the even one that fits.",
         gradient=(_rule("ihfft", 0, 2),),
     ),
-    _from_real("rfftn", "`rfft` along the last of several axes, `fft` along the others.", compose=_rfftn),
-    _to_real("irfftn", "Inverse of `rfftn`.", compose=_irfftn),
+    _from_real(
+        "rfftn",
+        "`rfft` along the last of several axes, `fft` along the others.",
+        compose=_one_by_one("fft", "rfft", last_first=True),
+    ),
+    _to_real("irfftn", "Inverse of `rfftn`.", compose=_one_by_one("ifft", "irfft")),
     _to_real("hfft", "`fft` of half a signal whose other half repeats it conjugated: real numbers.", compose=_hfft),
     _from_real("ihfft", "Inverse of `hfft`.", compose=_ihfft),
     _shifting(

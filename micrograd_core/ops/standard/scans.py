@@ -20,26 +20,16 @@ class Extremes(NamedTuple):
     indices: Any
 
 
-def _holds(k: Table, earlier: Handle, own: Handle, beaten: str) -> Any:
-    """Whether an element stands against an earlier one: the later of equal ones does, and NaN against numbers."""
-    found = getattr(k, beaten)(earlier, own)
-    if not k.dtype(own).is_floating:
-        return found
-    return k.logical_or(k.isnan(own), k.logical_and(found, k.logical_not(k.isnan(earlier))))
-
-
-def _extremes(beaten: str) -> Any:
+def _extremes(name: str, which: str, beaten: str) -> Op:
     def compose(k: Table, x: Handle, *, axis: int = 0) -> Any:
         def combine(own: Handle, at: Handle, old: Handle, before: Handle) -> tuple[Any, Any]:
-            holds = _holds(k, old, own, beaten)
+            holds = getattr(k, beaten)(old, own)
+            if k.dtype(own).is_floating:  # NaN holds against numbers, and numbers not against it
+                holds = k.logical_or(k.isnan(own), k.logical_and(holds, k.logical_not(k.isnan(old))))
             return k.where(holds, own, old), k.where(holds, at, before)
 
         return prefixes(k, combine, axis, x, k.broadcast_to(positions(k, x, axis), shape=x.shape))
 
-    return compose
-
-
-def _extremes_op(name: str, which: str, beaten: str) -> Op:
     return Op(
         name,
         f"The {which} of the first 1, 2, … elements along `axis`, and where it is: of equal ones the last.",
@@ -48,7 +38,7 @@ def _extremes_op(name: str, which: str, beaten: str) -> Op:
         result=(SAME, to_int64),
         shape=lambda x, *, axis: (x.shape, x.shape),
         gradient=(lambda k, g, out, x, *, axis: k.add_along_axis(zero(k, x), out[1], g[0], axis=axis),),
-        compose=_extremes(beaten),
+        compose=compose,
         samples=(Sample((2, 5), axis=1), Sample(Array((4, 2), 0, 3, "int64"))),
     )
 
@@ -59,8 +49,8 @@ def _logcumsumexp(k: Table, x: Handle, *, axis: int = 0) -> Any:
 
 
 OPS = (
-    _extremes_op("cummax", "greatest", "less_equal"),
-    _extremes_op("cummin", "least", "greater_equal"),
+    _extremes("cummax", "greatest", "less_equal"),
+    _extremes("cummin", "least", "greater_equal"),
     Op(
         "logcumsumexp",
         "``log(cumsum(exp(x)))`` along `axis`, without overflow.",

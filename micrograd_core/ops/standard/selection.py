@@ -76,13 +76,6 @@ def _linear(k: Table, shape: Shape, index: Handle, axis: int) -> Handle:
     return k.reshape(total, shape=(math.prod(index.shape),))
 
 
-def _neutral(reduce: str, dtype: Any) -> Any:
-    """What changes nothing in a reduction."""
-    if reduce not in ("amax", "amin"):
-        return 1 if reduce == "prod" else 0
-    return ends_of(dtype)[reduce == "amin"]
-
-
 def _scatter_reduce(k: Table, x: Handle, index: Any, src: Any, *, axis: int, reduce: str, include_self: bool) -> Handle:
     dtype, size = k.dtype(x), math.prod(index.shape)
     values: Any = src
@@ -95,14 +88,14 @@ def _scatter_reduce(k: Table, x: Handle, index: Any, src: Any, *, axis: int, red
     if reduce == "replace":
         return k.reshape(k.index_set(flat, places, values, axis=0), shape=x.shape)
     if not include_self:
-        least = k.full(shape=(size,), fill_value=_neutral(reduce, dtype), dtype=x.dtype)
-        flat = k.index_set(flat, places, least, axis=0)
+        low, high = ends_of(dtype)
+        neutral = {"prod": 1, "amax": low, "amin": high}.get(reduce, 0)
+        flat = k.index_set(flat, places, neutral, axis=0)
     if reduce != "mean":
         return k.reshape(getattr(k, UPDATES[reduce])(flat, places, values, axis=0), shape=x.shape)
     total = k.index_add(flat, places, values, axis=0)
     count = k.full(shape=flat.shape, fill_value=int(include_self), dtype=x.dtype)
-    one = k.full(shape=(size,), fill_value=1, dtype=x.dtype)
-    count = k.index_add(count, places, one, axis=0)
+    count = k.index_add(count, places, 1, axis=0)
     count = k.where(k.equal(count, 0), 1, count)
     mean = k.divide(total, count) if dtype.is_floating else k.floor_divide(total, count)
     return k.reshape(mean, shape=x.shape)
