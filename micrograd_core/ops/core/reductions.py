@@ -221,7 +221,6 @@ def _scan(name: str, doc: str, combine: str, initial: int, **facts: Any) -> Op:
         Sample((2, 3), axis=1),
         Sample((3, 2), axis=-2, include_initial=True),
         Sample((0,), include_initial=True),
-        Sample(Array((2, 3), -5, 5, "int32"), axis=0),
     )
     facts |= {"standard": True, "accepts": NUMERIC, "cast": accumulator, "samples": samples}
     return Op(name, doc, parameters=parameters, compose=compose, **facts)

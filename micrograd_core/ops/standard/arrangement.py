@@ -251,7 +251,6 @@ OPS = (
     _arranged(
         "getitem_gradient",
         parameters=_getitem_gradient_parameters,
-        shape=lambda g, *, shape, key: shape,
         batching=placed,
         gradient=(lambda k, g, out, x, *, shape, key: k.getitem(g, key=key),),
         gradient_aliases=True,

@@ -177,7 +177,7 @@ def _take_along_rule(k: Table, g: Handle, out: Handle, x: Handle, indices: Handl
     return k.add_along_axis(k.full(shape=shape, fill_value=0, dtype=x.dtype), indices, g, axis=axis)
 
 
-# ── samples and references ───────────────────────────────────────────────────────────────────────────────────
+# ── samples ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 _THREE = Array((3,), -3, 3, "int64")
 

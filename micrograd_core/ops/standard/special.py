@@ -28,11 +28,9 @@ def _shifted(k: Table, x: Handle) -> tuple[Any, Any, Any]:
     return small, k.where(small, x, 1), k.where(small, k.add(x, LARGE), x)
 
 
-def _reflected(k: Table, x: Handle) -> tuple[Any, Any, Any]:
-    """Whether `x` is below 1/2, the number above 1/2 that it is reflected to, and ``x`` less the nearest integer."""
-    left = k.less(x, 0.5)
-    nearest = k.floor(k.add(x, 0.5))
-    return left, k.where(left, k.subtract(1, x), x), k.subtract(x, nearest)
+def _beside_integer(k: Table, x: Handle) -> Handle:
+    """`x` less the nearest integer."""
+    return k.subtract(x, k.floor(k.add(x, 0.5)))
 
 
 # ── the gamma function ───────────────────────────────────────────────────────────────────────────────────────
@@ -79,7 +77,7 @@ def _lgamma(k: Table, x: Handle) -> Handle:
     # infinity less infinity would be NaN
     main = k.multiply(k.subtract(large, 0.5), k.subtract(k.log(large), 1))
     above = k.where(middle, below, k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail))
-    rest = k.subtract(x, k.floor(k.add(x, 0.5)))
+    rest = _beside_integer(k, x)
     sine = k.abs(_sine(k, rest))
     mirrored = k.subtract(k.negative(k.log(k.where(left, sine, 1))), above)
     pole = k.logical_or(k.equal(rest, 0), k.equal(x, -math.inf))
@@ -138,7 +136,8 @@ AROUND_ROOT = [(-1) ** (n + 1) * _zeta(n + 1, sum(ROOT)) for n in range(1, 40)]
 
 @in_float32
 def _digamma(k: Table, x: Handle) -> Handle:
-    left, y, rest = _reflected(k, x)
+    left, rest = k.less(x, 0.5), _beside_integer(k, x)
+    y = k.where(left, k.subtract(1, x), x)
     small, low, large = _shifted(k, y)
     inverse = k.divide(1, large)
     total: Any = 0.0  # of 1 / (x + i) less its logarithm's share, so that there is little to cancel
@@ -166,7 +165,7 @@ def _polygamma(k: Table, x: Handle, *, n: int) -> Handle:
     if n == 0:
         return k.digamma(x)
     left = k.less_equal(x, 0)
-    y, rest = k.where(left, k.subtract(1, x), x), k.subtract(x, k.floor(k.add(x, 0.5)))
+    y, rest = k.where(left, k.subtract(1, x), x), _beside_integer(k, x)
     small, low, large = _shifted(k, y)
     order, inverse = n + 1, k.divide(1, large)
     series, factor = [], float(order)  # order (order + 1) … (order + 2 m - 2) / (2 m)!
@@ -265,9 +264,6 @@ def _i1_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
     """``i0(x) - i1(x) / x``, which is 1/2 at 0."""
     zero = k.equal(x, 0)
     return k.multiply(g, k.subtract(k.i0(x), k.where(zero, 0.5, k.divide(out, k.where(zero, 1, x)))))
-
-
-# ── references ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 _FUNCTION = partial(Op, accepts=FLOATING, kind="elementwise", tangent=symmetric, autocast="float32")

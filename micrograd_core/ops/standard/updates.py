@@ -95,7 +95,7 @@ def _extremum_taken(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle
     return k.multiply(k.take(share, indices, axis=axis), tied_values)
 
 
-# ── samples and references ───────────────────────────────────────────────────────────────────────────────────
+# ── samples ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 _UPDATES = (
     Sample((3, 2), Array((4,), -3, 3, "int64"), (4, 2)),
