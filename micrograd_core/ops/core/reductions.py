@@ -48,8 +48,11 @@ def _spread(name: str, doc: str, **facts: Any) -> Op:
         axis = resolve_axes(name, axis, len(x.shape))
         return {"axis": axis, "correction": float(correction), "keepdims": stays(name, keepdims)}
 
-    usual: dict[str, Any] = {"parameters": parameters, "tangent": reduction, "autocast": "float32"}
-    return _reduction(name, doc, accepts=FLOATING, **usual, **facts)
+    def reference(np: Any, x: Any, correction: float = 0.0, **params: Any) -> Any:
+        return getattr(np, name)(x, ddof=correction, **params)
+
+    usual: dict[str, Any] = {"parameters": parameters, "reference": reference, "tangent": reduction}
+    return _reduction(name, doc, accepts=FLOATING, autocast="float32", **usual, **facts)
 
 
 def lane(name: str, x: Any, axis: int | None) -> int | None:

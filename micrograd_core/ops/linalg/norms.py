@@ -218,5 +218,6 @@ OPS = (
         parameters=_cross_parameters,
         compose=_cross,
         samples=(Sample((3,), (3,)), Sample((2, 3), (3,)), Sample((3, 2), (3, 2), axis=0), Sample((2, 1, 3), (4, 3))),
+        reference=lambda np, x, y, axis=-1: np.cross(x, y, axis=axis),
     ),
 )

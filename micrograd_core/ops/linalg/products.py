@@ -238,6 +238,7 @@ OPS = calls(
         parameters=_vecdot_parameters,
         compose=_vecdot,
         samples=(Sample((2, 3), (2, 3)), Sample((2, 1, 3), (4, 3)), Sample((3, 2), (3, 2), axis=0), Sample((0,), (0,))),
+        reference=lambda np, x, y, axis=-1: (np.conj(x) * y).sum(axis=axis),
     ),
     Op("outer", refuses=_check_outer, compose=_outer, samples=(Sample((2,), (3,)), Sample((0,), (3,)))),
     Op(

@@ -61,6 +61,15 @@ def _along_shape(name: str, shape: Shape, places: Shape, axis: int) -> Shape:
     return (*rest[:axis], places[axis], *rest[axis + 1 :])
 
 
+def _added_along(np: Any, x: Any, indices: Any, values: Any, axis: int = -1) -> Any:
+    result = np.array(x)
+    for lane in np.ndindex(indices.shape):
+        at = list(lane)
+        at[axis] = indices[lane]
+        result[tuple(at)] += np.broadcast_to(values, indices.shape)[lane]
+    return result
+
+
 def _linear_parameters(*indices: Any, shape: Shape) -> dict[str, Any]:
     """Positions in the flattened tensor of `shape`, from one tensor of indices per axis, which broadcast."""
     return {"shape": tuple(whole("linear_index", "a length", n) for n in shape)}
@@ -224,6 +233,7 @@ OPS = calls(
         ),
         gradient_aliases=True,
         compose=_add_along_axis,
+        reference=_added_along,
         samples=(
             Sample((2, 3), Array((2, 4), -3, 3, "int64"), (2, 4)),
             Sample((3, 2), Array((2, 2), 0, 3, "int64"), (2, 2), axis=0),

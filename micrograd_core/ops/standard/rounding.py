@@ -85,6 +85,15 @@ def _floor_divide(k: Table, x: Operand, y: Operand) -> Any:
     return k.where(k.logical_and(k.isfinite(plain), k.isfinite(y)), _quotient_and_rest(k, x, y)[0], plain)
 
 
+def _floor_divide_reference(np: Any, x: Any, y: Any) -> Any:
+    """NumPy's, but the standard's where an infinity is involved."""
+    result = np.floor_divide(x, y)
+    if result.dtype.kind != "f":
+        return result
+    quotient = np.floor(np.divide(x, y))
+    return np.where(np.isfinite(quotient) & np.isfinite(y), result, quotient)
+
+
 def _remainder(k: Table, x: Operand, y: Operand) -> Any:
     """With the sign of `y`, zeros included. By an infinity it is `x`, or that infinity where the signs differ.
 
@@ -233,6 +242,7 @@ OPS = (
         samples=_FLOATS + _INTEGERS,
         gradient=_ZEROS,
         compose=_floor_divide,
+        reference=_floor_divide_reference,
     ),
     binary(
         "remainder",

@@ -106,8 +106,8 @@ _UPDATES = (
 )
 
 
-def _update(name: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: Any) -> Op:
-    """An update of the slices along an axis that integers name."""
+def _update(name: str, ufunc: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: Any) -> Op:
+    """An update of the slices along an axis that integers name, by NumPy's ufunc of that name; "" replaces them."""
 
     def parameters(x: Any, indices: Any, values: Any, /, axis: int = 0) -> dict[str, Any]:
         if hasattr(axis, "shape"):
@@ -121,7 +121,18 @@ def _update(name: str, doc: str, *, accepts: frozenset[str] = NUMERIC, **facts: 
             )
         return {"axis": axis}
 
-    usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,)}
+    def reference(np: Any, x: Any, indices: Any, values: Any, axis: int = 0) -> Any:
+        axis = axis % x.ndim
+        result = np.moveaxis(np.array(x), axis, 0)
+        values = np.broadcast_to(values, taken_shape(x.shape, indices, axis))
+        values = np.moveaxis(values, range(axis, axis + indices.ndim), range(indices.ndim))
+        if ufunc:
+            getattr(np, ufunc).at(result, indices, values)
+        else:
+            result[indices] = values
+        return np.moveaxis(result, 0, axis)
+
+    usual = {"samples": _UPDATES, "parameters": parameters, "separate": (1,), "reference": reference}
     doc = f"A fresh copy of ``x``, whose slices along `axis` that integers name {doc}"
     return Op(name, doc, accepts=(accepts, INTEGER, accepts), **{**usual, **facts})
 
@@ -139,6 +150,7 @@ def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
 
     return _update(
         name,
+        pair,
         f"are the elementwise {pair} of themselves and all values for them. Elements tied for it share the gradient "
         "evenly.",
         accepts=REAL,
@@ -150,6 +162,7 @@ def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
 OPS = calls(
     _update(
         "index_add",
+        "add",
         "get the values added; a slice that is named twice gets both. Source: ``numpy.add.at``.",
         tangent=linear,
         gradient=(
@@ -162,6 +175,7 @@ OPS = calls(
     ),
     _update(
         "index_set",
+        "",
         "are replaced by the values; for a slice that is named twice the last one counts.",
         accepts=ANY,
         compose=_index_set,
@@ -170,11 +184,13 @@ OPS = calls(
     _extremum("index_min", "min", "minimum", 1),
     _update(
         "index_multiply",
+        "multiply",
         "are multiplied by all values for them. Gradients are right to second order also where factors are 0.",
         compose=_index_multiply,
     ),
     _update(
         "index_scale",
+        "multiply",
         "are multiplied as by `index_multiply`, but with a gradient that divides by the factors: none may be 0.",
         gradient=(
             lambda k, g, out, x, i, v, *, axis: k.multiply(g, k.divide(out, x)),

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-
-def _added_along(np: Any, x: Any, indices: Any, values: Any, axis: int = -1) -> Any:
-    result, key = np.array(x), list(np.indices(indices.shape, sparse=True))
-    key[axis] = indices
-    np.add.at(result, tuple(key), values)
-    return result
-
-
 DEFINITIONS = {
-    "add_along_axis": _added_along,
     "last_position": lambda np, x, length: np.array(
         [max([i for i, each in enumerate(x.ravel()) if each % length == n], default=-1) for n in range(length)]
     ),
