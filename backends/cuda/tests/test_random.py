@@ -10,7 +10,7 @@ import pytest
 from cases import played_only
 from micrograd_core import Device, Tensor
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.conformance.levels import RANDOM, _HostBytes
+from micrograd_core.conformance.levels import HOST_BYTES, RANDOM
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.ops import TABLE
 from micrograd_core.random import Generator, normal
@@ -33,7 +33,7 @@ def test_the_bits_are_those_of_the_specification(
     key, block = PLACES[place]
     asked: dict[str, Any] = {"shape": (size,), "dtype": DTYPES[dtype], "key": key, "block": block, **params}
     found = bytes(kernels.to_host(getattr(kernels, name)(**asked)))
-    assert found == TABLE[name].compose(_HostBytes, **asked)  # type: ignore[misc]
+    assert found == TABLE[name].compose(HOST_BYTES, **asked)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
