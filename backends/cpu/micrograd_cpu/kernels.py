@@ -129,7 +129,7 @@ def scan(ufunc: Any, initial: int) -> Callable[..., Any]:
         result = np.full(shape, initial, x.dtype)
         rest = tuple(slice(1, None) if each == axis else slice(None) for each in range(x.ndim))
         ufunc.accumulate(x, axis=axis, out=result[rest])
-        return result
+        return as_half(result)
 
     return kernel
 
@@ -177,7 +177,7 @@ def getitem_gradient(g: Any, *, shape: tuple[int, ...], key: tuple[Any, ...]) ->
     """Zeros, then assign."""
     result = np.zeros(shape, g.dtype)
     result[key] = g
-    return result
+    return result.view(Half) if g.__class__ is Half else result
 
 
 def relu(x: Any) -> Any:
