@@ -112,7 +112,7 @@ def apart(found: Any, expected: Any, allowed: Any) -> Any:
         if expected.dtype.kind in "biu":
             return found != expected
         same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-        return ~(same | (np.abs(found - expected) <= allowed))
+        return ~(same | np.isfinite(expected) & (np.abs(found - expected) <= allowed))
 
 
 NAMESPACE = SimpleNamespace(**FUNCTIONS)  # as NumPy is one

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 from contextlib import ContextDecorator
 from contextvars import ContextVar
 from io import IOBase
 from itertools import repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from micrograd_core.errors import TransformError
 
@@ -65,19 +67,34 @@ class during(IOBase, ContextDecorator):  # noqa: N801
 
 
 class without_collection(IOBase):  # noqa: N801
-    """Within it nobody looks for garbage in cycles: where a great many objects are made that live on."""
+    """Within it nobody looks for garbage in cycles: where a great many objects are made that live on.
+
+    A child forked meanwhile by another thread collects again.
+    """
 
     closed = True
+    entered: Final[WeakSet[Any]] = WeakSet()
 
     def __init__(self) -> None:
         self.close = gc.enable if gc.isenabled() else str  # type: ignore[assignment, method-assign]  # both give nothing
 
     def __enter__(self) -> Any:
         try:
+            if self.close is gc.enable:
+                self.entered.add(self)  # until the block has ended, and it is thrown away
             gc.disable()
         except BaseException:
             self.close()
             raise
+
+
+def _in_child() -> None:
+    if without_collection.entered:
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 # ── the variables ────────────────────────────────────────────────────────────────────────────────────────────

@@ -426,9 +426,9 @@ def randint(low: int, high: Any = None, size: Any = None, **options: Any) -> _Te
     return _integers(tuple(size), low, high, **_kept(options))
 
 
-def _integers(size: tuple[int, ...], low: int, high: int, dtype: Any = "int64", **options: Any) -> _Tensor:
+def _integers(size: tuple[int, ...], low: int, high: int, dtype: Any = None, **options: Any) -> _Tensor:
     """Draw integers, which may become floats."""
-    wanted = as_dtype(dtype)
+    wanted = as_dtype(dtype or "int64")
     drawn = wanted if wanted.is_integer else "int64"
     return random.randint(size, low, high, dtype=drawn, **options).astype(wanted)
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from micrograd_core import Device, plugins
 from micrograd_core.conformance import base
+from micrograd_core.conformance.cases import apart
 from micrograd_core.conformance.limit import limited
 from micrograd_core.conformance.matrix import Failure, Matrix, cause, facts, groups
 from micrograd_core.conformance.suite import Conformance
@@ -244,3 +246,16 @@ def test_time_limits_are_positive(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["conformance", "cpu", "--time-limit", "0"])
     assert "must be a number above 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "wrong"),
+    [
+        (3.0, np.inf, True), (np.inf, 3.0, True), (-np.inf, np.inf, True), (np.nan, 1.0, True), (1.0, np.nan, True),
+        (np.inf, np.inf, False), (np.nan, np.nan, False), (1.5, 1.0, False), (3.5, 1.0, True),
+    ],
+)  # fmt: skip
+def test_numbers_are_apart(found: float, expected: float, wrong: bool) -> None:
+    """What is allowed grows with what is expected: to infinity."""
+    allowed = 2.0 * max(abs(expected), 1.0)
+    assert apart(np.array([found]), np.array([expected]), np.array([allowed])).tolist() == [wrong]

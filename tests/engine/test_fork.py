@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import select
@@ -20,6 +21,7 @@ from micrograd_core import Device, Tensor, Value, random
 from micrograd_core.engine import backward
 from micrograd_core.scalar import bridge
 from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.support.context import without_collection
 from micrograd_core.support.open_devices import OPENING
 
 pytestmark = [
@@ -54,6 +56,37 @@ def in_child(work: Callable[[], str], seconds: float = 30) -> str:
     finally:
         os.waitpid(pid, 0)
         os.close(reading)
+
+
+def test_garbage_is_collected_where_another_thread_had_stopped_that() -> None:
+    """As it does while it traces a function of Values."""
+    inside, done = threading.Event(), threading.Event()
+
+    def trace() -> None:
+        with without_collection():
+            inside.set()
+            done.wait(30)
+
+    def collects() -> str:
+        return f"{gc.isenabled()}"
+
+    thread = threading.Thread(target=trace)
+    thread.start()
+    inside.wait(30)
+    try:
+        assert not gc.isenabled()
+        assert in_child(collects) == "True"
+    finally:
+        done.set()
+        thread.join()
+    assert gc.isenabled()
+    gc.disable()  # as a user may
+    try:
+        with without_collection():
+            pass
+        assert in_child(collects) == "False"
+    finally:
+        gc.enable()
 
 
 def sweep_tensors() -> None:

@@ -149,6 +149,7 @@ def test_integers_may_be_floats() -> None:
         assert drawn.dtype == torch.float32
         assert set(drawn.tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
     assert torch.randint(5, (2,), dtype=torch.int16).dtype == torch.int16
+    assert torch.randint(5, (2,), dtype=None).dtype == torch.int64
 
 
 def test_a_tensor_of_a_tensor_is_a_copy_as_asked() -> None:

@@ -224,7 +224,11 @@ ARITHMETIC = (
             lambda k, g, out, x, low, high: k.where(k.less(high, k.maximum(x, low)), g, 0),
         ),
         compose=lambda k, x, low, high: k.minimum(k.maximum(x, low), high),
-        samples=(Sample((3, 4), -1.0, 0.5), Sample((3, 4), Array((4,), -1.5, -1.0), Array((3, 1), 0.5, 1.0))),
+        samples=(
+            Sample((3, 4), -1.0, 0.5),
+            Sample((3, 4), Array((4,), -1.5, -1.0), Array((3, 1), 0.5, 1.0)),
+            Sample((3, 4), (), 1.5),
+        ),
     ),
 )
 

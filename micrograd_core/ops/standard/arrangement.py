@@ -213,7 +213,12 @@ OPS = (
         parameters=_roll_parameters,
         gradient=(lambda k, g, out, x, *, shift, axis: k.roll(g, shift=tuple(-places for places in shift), axis=axis),),
         compose=_roll,
-        samples=(Sample((2, 3), shift=2), Sample((2, 3), shift=(1, -4), axis=(0, -1)), Sample((0, 3), shift=1, axis=0)),
+        samples=(
+            Sample((2, 3), shift=2),
+            Sample((2, 3), shift=(1, -4), axis=(0, -1)),
+            Sample((0, 3), shift=1, axis=0),
+            Sample((), shift=1),
+        ),
     ),
     _arranged(
         "tile",
@@ -229,6 +234,7 @@ OPS = (
         samples=(
             Sample((2, 3), repeats=2),
             Sample((2, 3), repeats=(2, 0, 1), axis=1),
+            Sample((2, 2), repeats=(0, 1, 2, 3)),
             Sample((2, 3), repeats=0, axis=0),
             Sample((), repeats=3),
         ),

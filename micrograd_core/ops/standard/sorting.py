@@ -197,7 +197,8 @@ def _ordering(name: str, doc: str, **facts: Any) -> Op:
     samples = (
         Sample((2, 5)),
         Sample((5, 2), axis=0, descending=True),
-        Sample(Array((2, 6), 0, 3, "uint8"), descending=True),
+        Sample(Array((3, 7), 0, 3, "int64"), axis=1, stable=True),
+        Sample(Array((2, 6), 0, 3, "uint8"), descending=True, stable=True),
         Sample(Array((5,), dtype="bool")),
         Sample((2, 0)),
     )
@@ -249,6 +250,12 @@ OPS = calls(
         "diff",
         refuses=_check_diff,
         compose=_diff,
-        samples=(Sample((2, 4)), Sample((4, 2), axis=0, n=2), Sample((2, 2), n=3), Sample((2,), n=0)),
+        samples=(
+            Sample((2, 4)),
+            Sample((4, 2), axis=0, n=2),
+            Sample((2, 2), n=3),
+            Sample((2,), n=0),
+            Sample((0, 2), axis=1),
+        ),
     ),
 )
