@@ -764,29 +764,21 @@ class Module(Remembered):
         """
         check_state(f"{type(self).__name__}.load_state_dict", state)
         own = self._every_tensor()
-        given = {id(own[name]) for name in state if name in own}
-        missing = [name for name, p in own.items() if name not in state and id(p) not in given]
+        given = {name: own[name] for name in state if name in own}
+        found = set(map(id, given.values()))
+        missing = [name for name, p in own.items() if name not in state and id(p) not in found]
         unexpected = [name for name in state if name not in own]
-        loaded = {
-            name: asarray(state[name], dtype=own[name].dtype, device=own[name].device, copy=True)
-            for name in state
-            if name in own
-        }
         faults = [f"{name!r} is missing" for name in missing] if strict else []
         if strict:
             faults += [f"{name!r} is not a parameter or buffer of this {type(self).__name__}" for name in unexpected]
         ways = "; load_state_dict(state, strict=False) loads what both have" if faults else ""
-        faults += [
-            f"{name!r} has shape {x.shape}, not {own[name].shape}"
-            for name, x in loaded.items()
-            if x.shape != own[name].shape
-        ]
+        changes: list[Any] = []
+        for name, p in given.items():
+            x = asarray(state[name], dtype=p.dtype, device=p.device, copy=True)
+            faults += [f"{name!r} has shape {x.shape}, not {p.shape}"] * (x.shape != p.shape)
+            changes += [(p, "_handle", x._handle), (p, "_storage", None), (p, "_origin", None)]
         if faults:
             raise ShapeError(f"load_state_dict: {'; '.join(faults)}{ways}")
-        changes: list[Any] = []
-        for name, x in loaded.items():
-            p = own[name]
-            changes += [(p, "_handle", x._handle), (p, "_storage", None), (p, "_origin", None)]
         assign_all(changes)
         return IncompatibleKeys(missing, unexpected)
 
@@ -912,18 +904,15 @@ class Module(Remembered):
 
     def __str__(self) -> str:
         """The modules as a tree, each with how many numbers its parameters have, and its buffers."""
-        rows, depths = [], {"": 0}
+        rows = [(self._line(), *self._sizes())]
+        around = [""]  # what the names of the modules around the next one begin with
         for name, module in self._walk(every_name=True):
-            if not isinstance(module, Module):
-                continue
-            above = name
-            while above:  # to the module around it; between them are lists and dicts
-                above = above.rpartition(".")[0]
-                if above in depths:
-                    break
-            depths[name] = depths[above] + 1 if name else 0
-            label = f"{printable(name[len(above) :].lstrip('.'))}: " if name else ""
-            rows.append((f"{'  ' * depths[name]}{label}{module._line()}", *module._sizes()))
+            if name and isinstance(module, Module):
+                while not name.startswith(around[-1]):
+                    around.pop()
+                label = printable(name[len(around[-1]) :])
+                rows.append((f"{'  ' * len(around)}{label}: {module._line()}", *module._sizes()))
+                around.append(f"{name}.")
         width = max(len(text) for text, _, _ in rows)
         digits = max(len(f"{own:,}") for _, own, _ in rows)
         lines = []

@@ -88,6 +88,7 @@ class LBFGS(Optimizer):
             raise ValueError(f"LBFGS: line_search_fn is 'strong_wolfe' or None; got {line_search_fn!r}")
         self.max_iter, self.history_size = max_iter, history_size
         self.max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change
         self.line_search_fn = line_search_fn
         self.memory: dict[str, Any] = dict(FIRST)
         """What is kept between steps."""
