@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints.refusals import CannotRead, CheckpointError, damaged, read_with_care, refuse_foreign
-from micrograd_core.device import Device
+from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DTYPES, complex128
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
@@ -164,7 +164,7 @@ class Contents:
         dtype, shape = self.tensors[name]
         return math.prod(shape) * DTYPES[dtype].itemsize
 
-    def read(self, names: list[str], device: Device) -> dict[str, Tensor]:
+    def read(self, names: list[str], device: str | Device | None) -> dict[str, Tensor]:
         """Tensors of a device with the numbers of these names.
 
         Raises
@@ -174,7 +174,7 @@ class Contents:
         UnsupportedDType
             When the device lacks a dtype.
         """
-        kernels, found = device.kernels, {}
+        kernels, found = (default_device() if device is None else Device(device)).kernels, {}
         with _opened(self.path) as file:
             same = file.read(len(self._header)) == self._header
             for name in names:

@@ -121,8 +121,7 @@ class Checkpoint:
             return self.state_dict(device)
         if part not in self._told:
             raise self._absent(part)
-        place = default_device() if device is None else Device(device)
-        own = self._contents.read([name for name in self.tensors if name.startswith(f"{part}/")], place)
+        own = self._contents.read([name for name in self.tensors if name.startswith(f"{part}/")], device)
         with read_with_care(self.path):
             return together(self._told[part], own.__getitem__)
 
@@ -154,8 +153,7 @@ class Checkpoint:
         """
         if "model" not in self.parts:
             raise self._absent("model")
-        place = default_device() if device is None else Device(device)
-        found = self._contents.read([name for name in self.tensors if "/" not in name or not self.version], place)
+        found = self._contents.read([name for name in self.tensors if "/" not in name or not self.version], device)
         with read_with_care(self.path):
             return found | {name: found[first] for name, first in self._tied.items()}
 

@@ -13,7 +13,7 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.initialization import Making, parameter
+from micrograd_core.nn.initialization import Making, check_counts, parameter
 from micrograd_core.nn.module import Module
 from micrograd_core.ops.shared import chosen
 
@@ -45,15 +45,13 @@ class _Kind(Module):
     ) -> Any:
         """The states of all steps, from inputs (time, batch, features)."""
         from_input, from_state, bias, state_bias = weights
+        beside: list[Any] = [] if lengths is None else [lengths]
         if self.operation == "gru":
-            contributed = FUNCTIONS["linear"](x, from_input, 0.0 if bias is None else bias)
-            beside: tuple[Any, ...] = (0.0 if state_bias is None else state_bias,)
-        else:
-            both = bias if state_bias is None or bias is None else bias + state_bias
-            contributed = FUNCTIONS["linear"](x, from_input, 0.0 if both is None else both)
-            beside = ()
-        more = beside if lengths is None else (*beside, lengths)
-        return FUNCTIONS[self.operation](contributed, *states, from_state, *more, reverse=reverse, **self.options)
+            beside.insert(0, 0.0 if state_bias is None else state_bias)
+        elif bias is not None and state_bias is not None:
+            bias = bias + state_bias
+        contributed = FUNCTIONS["linear"](x, from_input, 0.0 if bias is None else bias)
+        return FUNCTIONS[self.operation](contributed, *states, from_state, *beside, reverse=reverse, **self.options)
 
 
 class _Layers(_Kind):
@@ -68,8 +66,7 @@ class _Layers(_Kind):
             input_size, hidden_size, num_layers, proj_size
         )  # fmt: skip
         self._check_sizes()
-        if num_layers < 1:
-            raise ShapeError(f"{name}: the number of layers must be at least 1; got {num_layers}")
+        check_counts(name, the_number_of_layers=num_layers)
         if not 0 <= dropout <= 1:
             raise ValueError(f"{name}: dropout, the probability of a zero, is between 0 and 1; got {dropout}")
         if proj_size and (not self.cells or not 0 < proj_size < hidden_size):

@@ -289,10 +289,6 @@ def _dot(x: Tensor, y: Tensor) -> float:
     return (x * y).sum().item()  # type: ignore[no-any-return]
 
 
-def _loss(point: Point) -> float:
-    return point.loss
-
-
 def _greatest(x: Tensor) -> float:
     return abs(x).max().item()  # type: ignore[no-any-return]
 
@@ -369,7 +365,7 @@ def _strong_wolfe(
     else:
         previous = start
     slow = False
-    best, worst = sorted((previous, new), key=_loss)
+    best, worst = sorted((previous, new), key=lambda point: point.loss)
     while tried < most:
         low, high = sorted((best.length, worst.length))
         if high - low < least:
@@ -384,7 +380,7 @@ def _strong_wolfe(
         new = point(following)
         tried += 1
         if not falls(new) or new.loss >= best.loss:
-            best, worst = sorted((best, new), key=_loss)
+            best, worst = sorted((best, new), key=lambda point: point.loss)
         elif is_flat(new):
             return new, tried + 1
         else:
