@@ -303,10 +303,9 @@ def load(
     several = len(wanted) + (model is not None) > 1 or (model is not None and bool(generators(model)))
     try:
         if model is not None:
-            place = next((x.device for _, x in model.named_tensors()), default_device())
             if device is not None:
-                place = Device(device)
-                model.to(place)
+                model.to(device)
+            place = next((x.device for _, x in model.named_tensors()), default_device())
             state = found.state_dict(place)
             if several:
                 before, places = model.state_dict(), {name: [*x.state] for name, x in generators(model).items()}

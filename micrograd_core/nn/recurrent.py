@@ -33,12 +33,11 @@ class _Kind(Module):
     hidden_size: int
     options: dict[str, Any]
 
-    def _check_sizes(self) -> None:
-        if self.input_size < 1 or self.hidden_size < 1:
-            raise ShapeError(
-                f"{type(self).__name__}: input and hidden size must be at least 1; got {self.input_size} and "
-                f"{self.hidden_size}"
-            )
+    def _take_sizes(self, input_size: int, hidden_size: int) -> None:
+        if input_size < 1 or hidden_size < 1:
+            name = type(self).__name__
+            raise ShapeError(f"{name}: input and hidden size must be at least 1; got {input_size} and {hidden_size}")
+        self.input_size, self.hidden_size, self.options = input_size, hidden_size, {}
 
     def _run(
         self, x: Tensor, states: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], lengths: Any, reverse: bool
@@ -62,10 +61,8 @@ class _Layers(_Kind):
         dropout: float = 0.0, bidirectional: bool = False, *, proj_size: int = 0, **made: Unpack[Making],
     ) -> None:  # fmt: skip
         name = type(self).__name__
-        self.input_size, self.hidden_size, self.num_layers, self.proj_size = (
-            input_size, hidden_size, num_layers, proj_size
-        )  # fmt: skip
-        self._check_sizes()
+        self._take_sizes(input_size, hidden_size)
+        self.num_layers, self.proj_size = num_layers, proj_size
         check_counts(name, the_number_of_layers=num_layers)
         if not 0 <= dropout <= 1:
             raise ValueError(f"{name}: dropout, the probability of a zero, is between 0 and 1; got {dropout}")
@@ -75,7 +72,6 @@ class _Layers(_Kind):
                 f"{proj_size} for hidden size {hidden_size}"
             )
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
-        self.options: dict[str, Any] = {}
         numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
         rows, out = self.blocks * hidden_size, proj_size or hidden_size
         for layer in range(num_layers):
@@ -376,9 +372,7 @@ class _Cell(_Kind):
     """One step."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **made: Unpack[Making]) -> None:
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self._check_sizes()
-        self.options: dict[str, Any] = {}
+        self._take_sizes(input_size, hidden_size)
         numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
         rows = self.blocks * hidden_size
         self.weight_ih = parameter((rows, input_size), **numbers)
