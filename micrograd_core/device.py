@@ -465,9 +465,6 @@ class use_device(during):  # noqa: N801
     def __init__(self, device: str | Device) -> None:
         super().__init__(default_devices, device)
 
-    def _recreate_cm(self) -> use_device:
-        return use_device(self._value)
-
     def __enter__(self) -> Device:  # type: ignore[override]
         self._value = Device(self._value)  # not before: a decorated function may never be called
         return super().__enter__()

@@ -126,14 +126,12 @@ def entry_points() -> dict[str, list[metadata.EntryPoint]]:
 def _readable() -> list[metadata.EntryPoint]:
     from importlib import metadata  # which takes as long as a third of NumPy
 
-    try:
-        return list(metadata.entry_points(group=GROUP))
-    except Exception:  # of some distribution, which may be no plugin, the metadata are damaged: leave it out
-        found: dict[str, list[metadata.EntryPoint]] = {}  # by distribution: the first on the path counts
-        for distribution in metadata.distributions():
-            with suppress(Exception):
-                found.setdefault(distribution.name.lower(), list(distribution.entry_points.select(group=GROUP)))
-        return [entry for entries in found.values() for entry in entries]
+    found: dict[str, list[metadata.EntryPoint]] = {}  # by distribution: the first on the path counts
+    for distribution in metadata.distributions():
+        with suppress(Exception):  # of some distribution, which may be no plugin, the metadata are damaged
+            if entries := distribution.entry_points.select(group=GROUP):
+                found.setdefault(_canonical(str(distribution.name)), list(entries))
+    return [entry for entries in found.values() for entry in entries]
 
 
 def _distribution(entry: metadata.EntryPoint) -> str:
@@ -150,14 +148,13 @@ def _split(name: str) -> tuple[list[metadata.EntryPoint], list[metadata.EntryPoi
     """
     claims = entry_points().get(name, [])
     provider = PROVIDERS.get(name, "").partition("[")[0]
-    owned = [each for each in claims if _canonical(each) == provider]
-    owned = owned or claims
+    owned = [each for each in claims if _canonical(_distribution(each).partition(" ")[0]) == provider] or claims
     return owned, [each for each in claims if each not in owned]
 
 
-def _canonical(entry: metadata.EntryPoint) -> str:
-    """The name of the distribution, as package indexes compare it."""
-    return re.sub("[-_.]+", "-", _distribution(entry).partition(" ")[0]).lower()
+def _canonical(name: str) -> str:
+    """The name of a distribution, as package indexes compare it."""
+    return re.sub("[-_.]+", "-", name).lower()
 
 
 def distributions(name: str) -> str:
@@ -168,9 +165,7 @@ def distributions(name: str) -> str:
 def disregarded(name: str) -> str:
     """Claims to a device name that count for nothing, as a sentence; empty where there are none."""
     others = " and ".join(map(_described, _split(name)[1]))
-    return (
-        f"{others} claims the name {name!r} too, and is not used: it is the name of {PROVIDERS[name]}" if others else ""
-    )
+    return others and f"{others} claims the name {name!r} too, and is not used: it is the name of {PROVIDERS[name]}"
 
 
 def _described(entry: metadata.EntryPoint) -> str:

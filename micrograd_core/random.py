@@ -299,9 +299,6 @@ class use_generator(during):  # noqa: N801
     def __init__(self, generator: Generator | int) -> None:
         super().__init__(generators, generator)
 
-    def _recreate_cm(self) -> use_generator:  # a decorated function begins with the seed at each call
-        return use_generator(self._value)
-
     def __enter__(self) -> Generator:  # type: ignore[override]
         self._value = self._value if isinstance(self._value, Generator) else Generator(self._value)
         return super().__enter__()  # type: ignore[no-any-return]

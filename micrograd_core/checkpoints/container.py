@@ -11,14 +11,13 @@ import itertools
 import json
 import math
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.checkpoints.refusals import HEAD, CannotRead, CheckpointError, damaged, refuse_foreign
-from micrograd_core.device import Device
+from micrograd_core.checkpoints.refusals import CannotRead, CheckpointError, damaged, read_with_care, refuse_foreign
+from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DTYPES, complex128
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.ingest import read
@@ -45,17 +44,6 @@ Listing = dict[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape of each tensor, by name."""
 
 
-@contextmanager
-def _package() -> Iterator[Any]:
-    """The package safetensors, which imports NumPy to open a file."""
-    try:
-        import safetensors
-
-        yield safetensors
-    except ImportError as error:
-        raise MissingExtra("micrograd_core.checkpoints", error.name or "safetensors", "checkpoints") from error
-
-
 def _sealed(text: str, tensors: Listing) -> str:
     """The JSON of a dict, with a checksum of it and of the tensors at its end."""
     checksum = zlib.crc32((text + json.dumps(sorted(tensors.items()))).encode())
@@ -74,20 +62,17 @@ def write(path: Path, tensors: Mapping[str, Tensor], told: Mapping[str, Any]) ->
     parts = [name for name, x in tensors.items() if x.dtype is complex128]
     text = json.dumps({**told, PARTS: parts})
     sealed = _sealed(text, {name: (x.dtype.name, x.shape) for name, x in tensors.items()})
+    # the largest elements first, so that each lies where its size divides its place; then by name
+    ordered = dict(sorted(tensors.items(), key=lambda each: (-min(each[1].dtype.itemsize, 8), each[0])))
     try:
-        head = _header(tensors, {STRING: sealed})
+        head = _header(ordered, {STRING: sealed})
     except ValueError as error:
         raise CheckpointError(
             f"cannot write {str(path)!r}: {error}. Names are text, and take at most 100 MB with the metadata; keep "
             "large things as tensors, or in a file of their own"
         ) from error
-    bodies = (read(x._kernels, x._handle, x.dtype) for x in _in_order(tensors).values())
+    bodies = (read(x._kernels, x._handle, x.dtype) for x in ordered.values())
     files.write({path: itertools.chain([head], bodies)})
-
-
-def _in_order(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The largest elements first, so that each lies where its size divides its place; then by name."""
-    return dict(sorted(tensors.items(), key=lambda each: (-min(each[1].dtype.itemsize, 8), each[0])))
 
 
 def _header(tensors: Mapping[str, Tensor], strings: Mapping[str, str]) -> bytes:
@@ -100,7 +85,7 @@ def _header(tensors: Mapping[str, Tensor], strings: Mapping[str, str]) -> bytes:
     """
     entries: dict[str, Any] = {"__metadata__": strings}
     at = 0
-    for name, x in _in_order(tensors).items():
+    for name, x in tensors.items():
         if name in entries:
             raise ValueError("no tensor can be called __metadata__")
         end = at + x.size * x.dtype.itemsize
@@ -128,18 +113,21 @@ class Contents:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         with _opened(self.path) as file:
-            refuse_foreign(self.path, file.read(HEAD))
+            refuse_foreign(self.path, file)
         self.told: dict[str, Any] = {}
         self.tensors: Listing = {}
         self._starts: dict[str, int] = {}
-        with _package() as package:
-            try:
-                with package.safe_open(self.path, "numpy") as opened:
-                    self._take(opened)
-            except package.SafetensorError as error:
-                raise CheckpointError(
-                    f"{str(self.path)!r} is damaged or cut off: {printable(error)}. Take another copy, or save it anew"
-                ) from error
+        try:
+            import safetensors
+
+            with safetensors.safe_open(self.path, "numpy") as opened:  # which imports NumPy
+                self._take(opened)
+        except ImportError as error:
+            raise MissingExtra("micrograd_core.checkpoints", error.name or "safetensors", "checkpoints") from error
+        except safetensors.SafetensorError as error:
+            raise CheckpointError(
+                f"{str(self.path)!r} is damaged or cut off: {printable(error)}. Take another copy, or save it anew"
+            ) from error
         with _opened(self.path) as file:
             length = file.read(8)
             self._header: bytes = length + file.read(int.from_bytes(length, "little"))
@@ -147,11 +135,9 @@ class Contents:
     def _take(self, opened: Any) -> None:
         strings = opened.metadata() or {}
         text = strings.get(STRING, "{}")
-        try:
+        with read_with_care(self.path):
             self.told = json.loads(text)
             parts = frozenset(self.told.get(PARTS, []))
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise damaged(self.path, f"what it says of itself makes no sense ({error})") from error
         at = 0
         for name in opened.offset_keys():  # in the order of their bytes, between which there are no gaps
             told = opened.get_slice(name)
@@ -178,7 +164,7 @@ class Contents:
         dtype, shape = self.tensors[name]
         return math.prod(shape) * DTYPES[dtype].itemsize
 
-    def read(self, names: list[str], device: Device) -> dict[str, Tensor]:
+    def read(self, names: list[str], device: str | Device | None) -> dict[str, Tensor]:
         """Tensors of a device with the numbers of these names.
 
         Raises
@@ -188,7 +174,7 @@ class Contents:
         UnsupportedDType
             When the device lacks a dtype.
         """
-        kernels, found = device.kernels, {}
+        kernels, found = (default_device() if device is None else Device(device)).kernels, {}
         with _opened(self.path) as file:
             same = file.read(len(self._header)) == self._header
             for name in names:

@@ -6,6 +6,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from micrograd_core.errors import MicrogradError
 from micrograd_core.support.escaping import printable
@@ -32,9 +33,6 @@ class CannotRead(CheckpointError, OSError):
         said = reason if isinstance(reason, str) else getattr(reason, "strerror", None) or str(reason)
         super().__init__(f"cannot read {str(path)!r}: {said[:1].lower() + said[1:]}")
 
-
-HEAD = 512
-"""So many bytes tell what a file is."""
 
 _CONVERT = "safetensors.torch.save_file(torch.load(path, weights_only=True), new), and load the new one"
 _ARRAYS = "model.load_state_dict(dict(numpy.load(path)))"
@@ -78,13 +76,21 @@ def read_with_care(path: str | Path) -> Iterator[None]:
         raise damaged(path, f"what it says of itself makes no sense ({type(error).__name__}: {error})") from error
 
 
-def refuse_foreign(path: Path, head: bytes) -> None:
+def refuse_foreign(path: Path, file: Any) -> None:
     """Say what a file is that does not begin as one of safetensors: with the length of a header, and the header.
+
+    Parameters
+    ----------
+    path : Path
+        Its name, for the error.
+    file : binary file
+        At its beginning.
 
     Raises
     ------
     CheckpointError
     """
+    head = file.read(512)
     if not head:
         raise CheckpointError(f"{str(path)!r} is empty: it was never written, or the disk was full. Take another copy")
     if head[8:9] != b"{" and (len(head) > 8 or (len(head) > 2 and 0 not in head)):  # else it may be cut off

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import container
@@ -25,18 +25,8 @@ FORMAT: Final = 1
 """The version of what a file says of itself."""
 
 
-class HasState(Protocol):
-    """An optimiser, a schedule, a scaler, batches: what goes on from a state."""
-
-    def state_dict(self) -> Any:
-        """Numbers, strings, tensors, and lists and dicts of them."""
-
-    def load_state_dict(self, state: Any) -> Any:
-        """Go on from there."""
-
-
 States = Any
-"""A `HasState`, or a list, tuple or dict of them."""
+"""What has ``state_dict()`` and ``load_state_dict(state)``, or a list, tuple or dict of such objects."""
 
 
 class Checkpoint:
@@ -83,25 +73,21 @@ class Checkpoint:
     def __init__(self, path: str | Path) -> None:
         self._contents = contents = container.Contents(path)
         self.path, self.tensors = contents.path, contents.tensors
+        self._told = told = contents.told
         with read_with_care(self.path):
-            self._take(contents.told)
-
-    def _take(self, told: dict[str, Any]) -> None:
-        """What the file says of itself."""
-        facts = told.get("micrograd", {})
-        if facts.get("format", FORMAT) != FORMAT:
-            raise CheckpointError(
-                f"{str(self.path)!r} was written by micrograd-core {printable(facts.get('version'))}, in a format that "
-                "this one does not read; update it: pip install -U micrograd-core"
-            )
-        self.version, self.device = (printable(facts.get(name, "")) for name in ("version", "device"))
-        self.structure: dict[str, Any] = told.get("structure", {})
-        self._tied: dict[str, str] = told.get("tied", {})
-        self._told = told
-        own = facts.get("parts", ["model"])
-        self.parts: tuple[str, ...] = tuple(part for part in PARTS if part in own)
-        self.meta = self.state("meta") if "meta" in told else None
-        self._kind = str(self.structure.get("", {}).get("class", "")).removeprefix("nn.")
+            facts = told.get("micrograd", {})
+            if facts.get("format", FORMAT) != FORMAT:
+                raise CheckpointError(
+                    f"{str(self.path)!r} was written by micrograd-core {printable(facts.get('version'))}, in a format "
+                    "that this one does not read; update it: pip install -U micrograd-core"
+                )
+            self.version, self.device = (printable(facts.get(name, "")) for name in ("version", "device"))
+            self.structure: dict[str, Any] = told.get("structure", {})
+            self._tied: dict[str, str] = told.get("tied", {})
+            own = facts.get("parts", ["model"])
+            self.parts: tuple[str, ...] = tuple(part for part in PARTS if part in own)
+            self.meta = self.state("meta") if "meta" in told else None
+            self._kind = str(self.structure.get("", {}).get("class", "")).removeprefix("nn.")
 
     def state(self, part: str, device: str | Device | None = None) -> Any:
         """Read what was saved of a part, as its `state_dict` was.
@@ -135,8 +121,7 @@ class Checkpoint:
             return self.state_dict(device)
         if part not in self._told:
             raise self._absent(part)
-        place = default_device() if device is None else Device(device)
-        own = self._contents.read([name for name in self.tensors if name.startswith(f"{part}/")], place)
+        own = self._contents.read([name for name in self.tensors if name.startswith(f"{part}/")], device)
         with read_with_care(self.path):
             return together(self._told[part], own.__getitem__)
 
@@ -168,8 +153,7 @@ class Checkpoint:
         """
         if "model" not in self.parts:
             raise self._absent("model")
-        place = default_device() if device is None else Device(device)
-        found = self._contents.read([name for name in self.tensors if "/" not in name or not self.version], place)
+        found = self._contents.read([name for name in self.tensors if "/" not in name or not self.version], device)
         with read_with_care(self.path):
             return found | {name: found[first] for name, first in self._tied.items()}
 
@@ -319,10 +303,9 @@ def load(
     several = len(wanted) + (model is not None) > 1 or (model is not None and bool(generators(model)))
     try:
         if model is not None:
-            place = next((x.device for _, x in model.named_tensors()), default_device())
             if device is not None:
-                place = Device(device)
-                model.to(place)
+                model.to(device)
+            place = next((x.device for _, x in model.named_tensors()), default_device())
             state = found.state_dict(place)
             if several:
                 before, places = model.state_dict(), {name: [*x.state] for name, x in generators(model).items()}
@@ -410,23 +393,9 @@ def load_model(
 # ── what is kept of each ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Defaults:
-    """The generators that are drawn from where nobody names one."""
-
-    @property
-    def state(self) -> list[Any]:
-        return [_position(default_generator()), _position(python_random)]
-
-    @state.setter
-    def state(self, states: list[Any]) -> None:
-        ours, theirs = states
-        _placed(default_generator(), ours, "")
-        _placed(python_random, theirs, "")
-
-
 def _meant(random: Any) -> Any:
     """The generators whose places are to be kept: ``True`` stands for those that nobody names."""
-    return _Defaults() if random is True else None if random is False else random
+    return [default_generator(), python_random] if random is True else None if random is False else random
 
 
 def _states(part: str, x: Any) -> Any:
@@ -435,9 +404,8 @@ def _states(part: str, x: Any) -> Any:
         return [_states(part, each) for each in x]
     if isinstance(x, dict):
         return {key: _states(part, each) for key, each in x.items()}
-    known = isinstance(x, (Generator, _Defaults)) and part == "random"
     wanted = ("getstate", "bit_generator") if part == "random" else ("state_dict", "changing")
-    if not known and not any(hasattr(x, name) for name in wanted):
+    if not (part == "random" and isinstance(x, Generator)) and not any(hasattr(x, name) for name in wanted):
         what = "a generator" if part == "random" else "an object with state_dict() and load_state_dict(state)"
         raise CheckpointError(f"{part} is {what}, or a list or dict of such; got {type(x).__name__}")
     return _position(x) if part == "random" else _state(x)

@@ -58,7 +58,8 @@ class Described:
     def _module(self, module: Module) -> dict[str, Any]:
         attributes = {name: self._encoded(x) for name, x in vars(module).items() if name != "_made"}
         kept = {name: x for name, x in attributes.items() if not _unknown(x)}
-        told: dict[str, Any] = {"class": class_name(type(module))}
+        name = type(module).__name__
+        told: dict[str, Any] = {"class": f"nn.{name}" if getattr(nn, name, None) is type(module) else name}
         given = self._arguments(module)
         if len(kept) == len(attributes) and (given is None or _unknown(given)):
             told["whole"] = True
@@ -99,11 +100,6 @@ class Described:
         if isinstance(x, Generator) and id(x) in self._generators:
             return {"$generator": self._generators[id(x)]}
         return {UNKNOWN: x.kind if isinstance(x, Other) else type(x).__name__}
-
-
-def class_name(kind: type) -> str:
-    """As a file names a class."""
-    return f"nn.{kind.__name__}" if getattr(nn, kind.__name__, None) is kind else kind.__name__
 
 
 def _unknown(encoded: Any) -> str:

@@ -75,24 +75,20 @@ def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
     mark, inner = next(iter(tree.items()), ("", None))
     if len(tree) != 1 or not mark.startswith(MARK):
         return {key: decoded(x, other) for key, x in tree.items()}
+    known: dict[str, Callable[[Any], Any]] = {
+        "$tuple": lambda parts: tuple(decoded(parts, other)),
+        "$dict": lambda pairs: {decoded(key, other): decoded(x, other) for key, x in pairs},
+        "$dtype": as_dtype,
+        "$device": _open,
+        "$function": _function,
+    }
     try:
-        if inner is None:
-            return other(mark, inner)
-        if mark == "$tuple":
-            return tuple(decoded(inner, other))
-        if mark == "$dict":
-            return {decoded(key, other): decoded(x, other) for key, x in inner}
-        if mark == "$dtype":
-            return as_dtype(inner)
-        if mark == "$device":
-            return _open(inner)
-        if mark == "$function" and (found := _function(inner)) is not None:
-            return found
+        found = known[mark](inner) if mark in known and inner is not None else None
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the checkpoint is damaged: it has {printable(mark)} {inner!r}") from error
-    return other(mark, inner)
+    return other(mark, inner) if found is None else found
 
 
 class Apart:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from micrograd_core.engine.apply import apply_single
 from micrograd_core.engine.array import BaseTensor, T, storage, wrap
@@ -16,16 +16,23 @@ on_leaves = False  # whether any leaf ever had a hook, so that without any nobod
 
 
 class HookHandle:
-    """What `register_hook` returns: `remove` takes the hook away again."""
+    """Adds a function to hooks; `remove`, or the end of a ``with`` block over the handle, takes it away again."""
 
     __slots__ = ("_hooks", "_key")
 
-    def __init__(self, hooks: dict[object, Hook], key: object) -> None:
-        self._hooks, self._key = hooks, key
+    def __init__(self, hooks: dict[object, Any], hook: Callable[..., Any]) -> None:
+        self._hooks, self._key = hooks, object()  # a key of its own in every process that a pickle comes to
+        hooks[self._key] = hook
 
     def remove(self) -> None:
         """From now on the hook is not called. Removing it twice is no error."""
         self._hooks.pop(self._key, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
 
 
 def _seen(k: Any, g: Any, out: Any, x: Any, *, hooks: dict[object, Hook], kind: type[BaseTensor]) -> Any:
@@ -89,9 +96,7 @@ def register_hook(x: BaseTensor, hook: Hook) -> HookHandle:
         hooks = params["hooks"] if op.name == HOOKED.name else {}
         if op.name != HOOKED.name:
             put_before(record, HOOKED, x._kernels, {"hooks": hooks, "kind": x.__class__}, x._handle)
-    key = object()  # its own in every process that a pickle comes to
-    hooks[key] = hook
-    return HookHandle(hooks, key)
+    return HookHandle(hooks, hook)
 
 
 def hook_leaf(leaf: Leaf, hooks: dict[object, Hook]) -> None:

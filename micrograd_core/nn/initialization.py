@@ -150,12 +150,6 @@ def check_counts(layer: str, **counts: int) -> None:
             raise ShapeError(f"{layer}: {name.replace('_', ' ')} must be at least 1; got {count}")
 
 
-def recording(x: Tensor) -> Tensor:
-    """Make a tensor record gradients, and return it."""
-    x.requires_grad = True
-    return x
-
-
 def each_axis(lengths: Any, rank: int) -> tuple[int, ...]:
     """One length for all axes, or one for each."""
     return (lengths,) * rank if is_integer(lengths) else tuple(lengths)

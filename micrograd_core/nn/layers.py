@@ -12,10 +12,9 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.layout import is_integer
 from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import check_padding, publish
-from micrograd_core.nn.initialization import Making, OverAxes, Place, check_counts, each_axis, parameter, recording
+from micrograd_core.nn.initialization import Making, OverAxes, Place, check_counts, each_axis, parameter
 from micrograd_core.nn.module import Module
 
 
@@ -177,7 +176,7 @@ class PReLU(Module):
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, **made: Unpack[Place]) -> None:
         check_counts("PReLU", num_parameters=num_parameters)
-        self.weight = recording(full((num_parameters,), init, **made))
+        self.weight = full((num_parameters,), init, requires_grad=True, **made)
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply what is negative by the weight.
@@ -229,7 +228,7 @@ class _Convolution(OverAxes):
         check_counts(name, in_channels=inputs, out_channels=outputs, groups=groups)
         if inputs % groups or outputs % groups:
             raise ShapeError(f"{name}: groups ({groups}) must divide the channels, {inputs} and {outputs}")
-        kernel = (size,) * self.rank if is_integer(size) else tuple(size)
+        kernel = each_axis(size, self.rank)
         if len(kernel) != self.rank:
             raise ShapeError(f"{name}: kernel_size is an integer, or {self.rank} of them; got {size}")
         channels = (outputs, inputs) if self.operation == "conv" else (inputs, outputs)

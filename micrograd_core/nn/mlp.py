@@ -418,13 +418,6 @@ def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
         inputs = [v if isinstance(v, Value) else None for v in _checked(name, stages[0], x)]
         handle = upload(kernels, [number(v) if i is None else i._data for v, i in zip(x, inputs, strict=True)],
                         (len(x),), dtype)  # fmt: skip
-    steps = _steps(kernels, stages, handle)
-    call = Pass(name, inputs, kernels, dtype, steps)
-    return results(call, numbers_of(kernels, steps[-1][-2], dtype), kind)
-
-
-def _steps(kernels: Any, stages: Sequence[Layer], handle: Any) -> list[Any]:
-    """What each layer computed, and from what."""
     steps = []
     for layer in stages:
         weight, bias = layer.weight, layer.bias
@@ -435,7 +428,8 @@ def _steps(kernels: Any, stages: Sequence[Layer], handle: Any) -> list[Any]:
             (layer, weight._record, bias._record, handle, weight._handle, bias._handle, product, out, layer.nonlin)
         )
         handle = out
-    return steps
+    call = Pass(name, inputs, kernels, dtype, steps)
+    return results(call, numbers_of(kernels, steps[-1][-2], dtype), kind)
 
 
 class Pass(Block):
@@ -457,13 +451,7 @@ class Pass(Block):
             return [None if d is None else g * d for g, x in pairs for d in (x._da, x._db)]
         k = self.kernels
         g = upload(k, gradients, (self.width,), self.dtype)
-        found, g = self._back(k, g)
-        deposit(found, False)
-        return numbers_of(k, g, self.dtype)
-
-    def _back(self, k: Any, g: Any) -> tuple[list[Any], Any]:
-        """The gradients of the parameters, and that of the inputs."""
-        found = []
+        found = []  # the gradients of parameters, with what collects each
         for step in reversed(self.steps):
             _, weight_end, bias_end, x, weight, bias, product, out, nonlin = step
             if nonlin:
@@ -473,7 +461,8 @@ class Pass(Block):
             if bias_end is not None:
                 found.append((bias_end, BIAS_RULE(k, g, product, x, weight, bias)))
             g = INPUT_RULE(k, g, product, x, weight, bias)
-        return found, g
+        deposit(found, False)
+        return numbers_of(k, g, self.dtype)
 
     def opened(self) -> Sequence[Any]:
         """The nodes that micrograd makes: each product, each sum, each ReLU, with gradients if there was a sweep."""

@@ -12,6 +12,7 @@ from micrograd_core.device import Device, destination
 from micrograd_core.dtypes import DType
 from micrograd_core.engine.array import storage, wrap
 from micrograd_core.engine.graph import Leaf
+from micrograd_core.engine.hooks import HookHandle
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import resolve_axis
 from micrograd_core.ops.shared import parameter_names
@@ -38,35 +39,6 @@ class Members(list[T]):
             raise StopIteration
         self._next += 1
         return self[self._next - 1]
-
-
-class ModuleHook:
-    """A function that runs when a module is called, until `remove`; as a context, until its end."""
-
-    def __init__(self, module: Module, when: str, hook: Callable[..., Any]) -> None:
-        hooks = getattr(module, when) or {}
-        setattr(module, when, hooks)
-        self._hooks = hooks
-        hooks[self] = hook
-
-    def remove(self) -> None:
-        """Stop calling the function. Removing a hook twice is no error.
-
-        Examples
-        --------
-        >>> import micrograd_core as mg
-        >>> layer = mg.nn.Linear(2, 2)
-        >>> hook = layer.register_forward_hook(lambda module, args, result: print(result.shape))
-        >>> hook.remove()
-        >>> y = layer(mg.zeros((1, 2)))
-        """
-        self._hooks.pop(self, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.remove()
 
 
 class Forward(Protocol[P, R]):
@@ -539,27 +511,9 @@ class Module(Remembered):
         """
         setattr(self, name, module)
 
-    def register_module(self, name: str, module: Module | None) -> None:
-        """Keep a module as an attribute; another name of `add_module`.
+    register_module = add_module
 
-        Parameters
-        ----------
-        name : str
-            The name of the attribute.
-        module : Module or None
-            The module.
-
-        Examples
-        --------
-        >>> import micrograd_core as mg
-        >>> model = mg.nn.Sequential()
-        >>> model.register_module("last", mg.nn.ReLU())
-        >>> model.last
-        ReLU()
-        """
-        setattr(self, name, module)
-
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> ModuleHook:
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call a function before each `forward`.
 
         Parameters
@@ -570,7 +524,7 @@ class Module(Remembered):
 
         Returns
         -------
-        ModuleHook
+        HookHandle
             With a method `remove`; as a context it removes the hook at its end.
 
         Examples
@@ -581,9 +535,9 @@ class Module(Remembered):
         >>> layer(mg.ones(2))
         Tensor([2., 2.])
         """
-        return ModuleHook(self, "_before", hook)
+        return self._hook("_before", hook)
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> ModuleHook:
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call a function after each `forward`.
 
         Parameters
@@ -593,7 +547,7 @@ class Module(Remembered):
 
         Returns
         -------
-        ModuleHook
+        HookHandle
             With a method `remove`; as a context it removes the hook at its end.
 
         Examples
@@ -604,7 +558,12 @@ class Module(Remembered):
         ...     layer(mg.ones(2))
         Tensor([2., 2.])
         """
-        return ModuleHook(self, "_after", hook)
+        return self._hook("_after", hook)
+
+    def _hook(self, when: str, hook: Callable[..., Any]) -> HookHandle:
+        hooks: Hooks = getattr(self, when) or {}
+        setattr(self, when, hooks)
+        return HookHandle(hooks, hook)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set ``requires_grad`` of all parameters.
@@ -764,29 +723,21 @@ class Module(Remembered):
         """
         check_state(f"{type(self).__name__}.load_state_dict", state)
         own = self._every_tensor()
-        given = {id(own[name]) for name in state if name in own}
-        missing = [name for name, p in own.items() if name not in state and id(p) not in given]
+        given = {name: own[name] for name in state if name in own}
+        found = set(map(id, given.values()))
+        missing = [name for name, p in own.items() if name not in state and id(p) not in found]
         unexpected = [name for name in state if name not in own]
-        loaded = {
-            name: asarray(state[name], dtype=own[name].dtype, device=own[name].device, copy=True)
-            for name in state
-            if name in own
-        }
         faults = [f"{name!r} is missing" for name in missing] if strict else []
         if strict:
             faults += [f"{name!r} is not a parameter or buffer of this {type(self).__name__}" for name in unexpected]
         ways = "; load_state_dict(state, strict=False) loads what both have" if faults else ""
-        faults += [
-            f"{name!r} has shape {x.shape}, not {own[name].shape}"
-            for name, x in loaded.items()
-            if x.shape != own[name].shape
-        ]
+        changes: list[Any] = []
+        for name, p in given.items():
+            x = asarray(state[name], dtype=p.dtype, device=p.device, copy=True)
+            faults += [f"{name!r} has shape {x.shape}, not {p.shape}"] * (x.shape != p.shape)
+            changes += [(p, "_handle", x._handle), (p, "_storage", None), (p, "_origin", None)]
         if faults:
             raise ShapeError(f"load_state_dict: {'; '.join(faults)}{ways}")
-        changes: list[Any] = []
-        for name, x in loaded.items():
-            p = own[name]
-            changes += [(p, "_handle", x._handle), (p, "_storage", None), (p, "_origin", None)]
         assign_all(changes)
         return IncompatibleKeys(missing, unexpected)
 
@@ -912,18 +863,15 @@ class Module(Remembered):
 
     def __str__(self) -> str:
         """The modules as a tree, each with how many numbers its parameters have, and its buffers."""
-        rows, depths = [], {"": 0}
+        rows = [(self._line(), *self._sizes())]
+        around = [""]  # what the names of the modules around the next one begin with
         for name, module in self._walk(every_name=True):
-            if not isinstance(module, Module):
-                continue
-            above = name
-            while above:  # to the module around it; between them are lists and dicts
-                above = above.rpartition(".")[0]
-                if above in depths:
-                    break
-            depths[name] = depths[above] + 1 if name else 0
-            label = f"{printable(name[len(above) :].lstrip('.'))}: " if name else ""
-            rows.append((f"{'  ' * depths[name]}{label}{module._line()}", *module._sizes()))
+            if name and isinstance(module, Module):
+                while not name.startswith(around[-1]):
+                    around.pop()
+                label = printable(name[len(around[-1]) :])
+                rows.append((f"{'  ' * len(around)}{label}: {module._line()}", *module._sizes()))
+                around.append(f"{name}.")
         width = max(len(text) for text, _, _ in rows)
         digits = max(len(f"{own:,}") for _, own, _ in rows)
         lines = []

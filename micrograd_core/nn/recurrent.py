@@ -13,7 +13,7 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.initialization import Making, parameter
+from micrograd_core.nn.initialization import Making, check_counts, parameter
 from micrograd_core.nn.module import Module
 from micrograd_core.ops.shared import chosen
 
@@ -33,27 +33,24 @@ class _Kind(Module):
     hidden_size: int
     options: dict[str, Any]
 
-    def _check_sizes(self) -> None:
-        if self.input_size < 1 or self.hidden_size < 1:
-            raise ShapeError(
-                f"{type(self).__name__}: input and hidden size must be at least 1; got {self.input_size} and "
-                f"{self.hidden_size}"
-            )
+    def _take_sizes(self, input_size: int, hidden_size: int) -> None:
+        if input_size < 1 or hidden_size < 1:
+            name = type(self).__name__
+            raise ShapeError(f"{name}: input and hidden size must be at least 1; got {input_size} and {hidden_size}")
+        self.input_size, self.hidden_size, self.options = input_size, hidden_size, {}
 
     def _run(
         self, x: Tensor, states: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], lengths: Any, reverse: bool
     ) -> Any:
         """The states of all steps, from inputs (time, batch, features)."""
         from_input, from_state, bias, state_bias = weights
+        beside: list[Any] = [] if lengths is None else [lengths]
         if self.operation == "gru":
-            contributed = FUNCTIONS["linear"](x, from_input, 0.0 if bias is None else bias)
-            beside: tuple[Any, ...] = (0.0 if state_bias is None else state_bias,)
-        else:
-            both = bias if state_bias is None or bias is None else bias + state_bias
-            contributed = FUNCTIONS["linear"](x, from_input, 0.0 if both is None else both)
-            beside = ()
-        more = beside if lengths is None else (*beside, lengths)
-        return FUNCTIONS[self.operation](contributed, *states, from_state, *more, reverse=reverse, **self.options)
+            beside.insert(0, 0.0 if state_bias is None else state_bias)
+        elif bias is not None and state_bias is not None:
+            bias = bias + state_bias
+        contributed = FUNCTIONS["linear"](x, from_input, 0.0 if bias is None else bias)
+        return FUNCTIONS[self.operation](contributed, *states, from_state, *beside, reverse=reverse, **self.options)
 
 
 class _Layers(_Kind):
@@ -64,12 +61,9 @@ class _Layers(_Kind):
         dropout: float = 0.0, bidirectional: bool = False, *, proj_size: int = 0, **made: Unpack[Making],
     ) -> None:  # fmt: skip
         name = type(self).__name__
-        self.input_size, self.hidden_size, self.num_layers, self.proj_size = (
-            input_size, hidden_size, num_layers, proj_size
-        )  # fmt: skip
-        self._check_sizes()
-        if num_layers < 1:
-            raise ShapeError(f"{name}: the number of layers must be at least 1; got {num_layers}")
+        self._take_sizes(input_size, hidden_size)
+        self.num_layers, self.proj_size = num_layers, proj_size
+        check_counts(name, the_number_of_layers=num_layers)
         if not 0 <= dropout <= 1:
             raise ValueError(f"{name}: dropout, the probability of a zero, is between 0 and 1; got {dropout}")
         if proj_size and (not self.cells or not 0 < proj_size < hidden_size):
@@ -78,7 +72,6 @@ class _Layers(_Kind):
                 f"{proj_size} for hidden size {hidden_size}"
             )
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
-        self.options: dict[str, Any] = {}
         numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
         rows, out = self.blocks * hidden_size, proj_size or hidden_size
         for layer in range(num_layers):
@@ -379,9 +372,7 @@ class _Cell(_Kind):
     """One step."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **made: Unpack[Making]) -> None:
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self._check_sizes()
-        self.options: dict[str, Any] = {}
+        self._take_sizes(input_size, hidden_size)
         numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
         rows = self.blocks * hidden_size
         self.weight_ih = parameter((rows, input_size), **numbers)

@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Unpack
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.errors import ShapeError
 from micrograd_core.nn import functional
 from micrograd_core.nn.attention import MultiheadAttention, causal_mask
 from micrograd_core.nn.containers import ModuleList
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.initialization import Making, parameter, placed
+from micrograd_core.nn.initialization import Making, check_counts, parameter, placed
 from micrograd_core.nn.layers import Dropout, Linear
 from micrograd_core.nn.module import Module
 from micrograd_core.nn.normalization import LayerNorm
@@ -227,8 +226,7 @@ class _Stack(Module):
     """Copies of a layer, one after the other."""
 
     def __init__(self, layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        if num_layers < 1:
-            raise ShapeError(f"{type(self).__name__}: the number of layers must be at least 1; got {num_layers}")
+        check_counts(type(self).__name__, the_number_of_layers=num_layers)
         self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
         self.num_layers, self.norm = num_layers, norm
 

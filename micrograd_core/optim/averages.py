@@ -71,10 +71,8 @@ class EMA:
         >>> average = mg.optim.EMA([x], decay=0.5)
         >>> average.update()
         """
-        changes: list[tuple[Any, str, Any]] = []
-        for average, (_, p) in zip(self.averages, self._named(), strict=True):
-            changes.append((average, "data", average + (p.detach() - average) * (1 - self.decay)))
-        assign_all(changes)
+        pairs = zip(self.averages, self._named(), strict=True)
+        assign_all([(old, "data", old + (p.detach() - old) * (1 - self.decay)) for old, (_, p) in pairs])
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -163,11 +161,10 @@ class EMA:
         names = [name for name, _ in self._named()]
         if sorted(state) != sorted(names):
             raise ShapeError(f"EMA.load_state_dict: the names are {', '.join(names)}; got {', '.join(state)}")
-        new = [
-            asarray(state[name], dtype=x.dtype, device=x.device, copy=True)
-            for name, x in zip(names, self.averages, strict=True)
-        ]
-        for name, x, average in zip(names, new, self.averages, strict=True):
-            if x.shape != average.shape:
-                raise ShapeError(f"EMA.load_state_dict: {name!r} has shape {x.shape}, not {average.shape}")
-        assign_all([(average, "data", x) for average, x in zip(self.averages, new, strict=True)])
+        changes: list[tuple[Any, str, Any]] = []
+        for name, old in zip(names, self.averages, strict=True):
+            x = asarray(state[name], dtype=old.dtype, device=old.device, copy=True)
+            if x.shape != old.shape:
+                raise ShapeError(f"EMA.load_state_dict: {name!r} has shape {x.shape}, not {old.shape}")
+            changes.append((old, "data", x))
+        assign_all(changes)

@@ -87,12 +87,10 @@ def clip_grad_norm(
 
 def _common(norms: list[float], order: float) -> float:
     """The norm of norms, without overflow."""
-    greatest = max(norms, default=0.0)
     if order == 2:
         return math.hypot(*norms)
-    if not greatest or order == math.inf:
-        return greatest
-    total: float = math.fsum([(each / greatest) ** order for each in norms]) ** (1 / order)
+    greatest = max(norms, default=0.0)
+    total: float = math.fsum([(each / (greatest or 1.0)) ** order for each in norms]) ** (1 / order)
     return greatest * total
 
 
@@ -132,8 +130,7 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
 def _norms(gradients: list[Tensor], order: float) -> list[float]:
     """The norm of each gradient; of float32 from its sum of squares in float64, where none overflows or vanishes."""
     if order == 2 and all(g.dtype is float32 and "float64" in g._kernels.backend.dtypes for g in gradients):
-        squares = _read([_square(g) for g in gradients])
-        return [math.sqrt(square) for square in squares]
+        return [math.sqrt(square) for square in _read([_square(g) for g in gradients])]
     return _read([_norm(g.detach(), order) for g in gradients if g.size])
 
 

@@ -116,7 +116,7 @@ def exponential(by: float) -> Callable[[int], float]:
     >>> [optim.exponential(0.5)(step) for step in range(3)]
     [1.0, 0.5, 0.25]
     """
-    return partial(_exponential, by)
+    return partial(pow, by)
 
 
 def multistep(milestones: Sequence[int], by: float = 0.1) -> Callable[[int], float]:
@@ -313,10 +313,6 @@ def chained(factors: Sequence[Factor]) -> Callable[[int], float]:
     [0.5, 0.5, 0.25]
     """
     return partial(_chained, tuple(factors))
-
-
-def _exponential(by: float, step: int) -> float:
-    return by**step
 
 
 def _multistep(milestones: tuple[int, ...], by: float, step: int) -> float:

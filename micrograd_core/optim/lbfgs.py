@@ -187,11 +187,12 @@ class LBFGS(Optimizer):
                 if taken_before < self.max_iter - 1:
                     loss, gradient, calls = _number(closure()), self._gradient(), 1
             else:
-                at = partial(self._evaluated, closure, start, direction)
-                now, most = Point(0.0, loss, gradient, slope), self.max_eval - evaluations
-                (length, loss, gradient, _), calls = _strong_wolfe(
-                    at, length, direction, now, self.tolerance_change, most
+                at, least = (
+                    partial(self._point, closure, start, direction),
+                    self.tolerance_change / _greatest(direction),
                 )
+                now, most = Point(0.0, loss, gradient, slope), self.max_eval - evaluations
+                (length, loss, gradient, _), calls = _strong_wolfe(at, length, now, least, most)
                 self._put(start, direction, length)
             evaluations += calls
             if (
@@ -211,11 +212,10 @@ class LBFGS(Optimizer):
         whole: Tensor = FUNCTIONS["concat"]([part.reshape(-1) for part in parts])
         return whole
 
-    def _evaluated(
-        self, closure: Callable[[], Any], start: list[Tensor], direction: Tensor, length: float
-    ) -> tuple[float, Tensor]:
+    def _point(self, closure: Callable[[], Any], start: list[Tensor], direction: Tensor, length: float) -> Point:
         self._put(start, direction, length)
-        return _number(closure()), self._gradient()
+        loss, gradient = _number(closure()), self._gradient()
+        return Point(length, loss, gradient, _dot(gradient, direction))
 
     @no_grad()
     def _put(self, start: list[Tensor], direction: Tensor, length: float) -> None:
@@ -337,22 +337,13 @@ def _least_of_cubic(one: Point, other: Point, low: float, high: float) -> float:
 
 
 def _strong_wolfe(
-    at: Callable[[float], tuple[float, Tensor]],
-    length: float,
-    direction: Tensor,
-    start: Point,
-    tolerance: float,
-    most: int,
+    point: Callable[[float], Point], length: float, start: Point, least: float, most: int
 ) -> tuple[Point, int]:
     """A point that fulfils both conditions: first an interval that has one, then ever smaller ones (3.5 and 3.6).
 
-    After the first, at most so many points are tried. With it comes how many were.
+    `least` is the width of the smallest interval. After the first, at most so many points are tried. With it comes how
+    many were.
     """
-    size = _greatest(direction)
-
-    def point(length: float) -> Point:
-        loss, gradient = at(length)
-        return Point(length, loss, gradient, _dot(gradient, direction))
 
     def falls(each: Point) -> bool:
         return each.loss <= start.loss + DECREASE * each.length * start.slope
@@ -360,30 +351,26 @@ def _strong_wolfe(
     def is_flat(each: Point) -> bool:
         return abs(each.slope) <= -CURVATURE * start.slope
 
-    previous, ends = start, list[Point]()
-    new, tried = point(length), 0
+    previous, new, tried = start, point(length), 0
     while tried < most:
-        if not falls(new) or (tried > 1 and new.loss >= previous.loss):
-            ends = [previous, new]
-            break
-        if is_flat(new):
+        better = falls(new) and not (tried > 1 and new.loss >= previous.loss)
+        if better and is_flat(new):
             return new, tried + 1
-        if new.slope >= 0:
-            ends = [previous, new]
+        if not better or new.slope >= 0:
             break
         low, high = new.length + 0.01 * (new.length - previous.length), new.length * 10
         following = _least_of_cubic(previous, new, low, high)
         previous, new = new, point(following)
         tried += 1
-    if not ends:
-        ends = [start, new]
+    else:
+        previous = start
     slow = False
-    best, worst = (0, 1) if ends[0].loss <= ends[-1].loss else (1, 0)
+    best, worst = sorted((previous, new), key=lambda point: point.loss)
     while tried < most:
-        low, high = sorted(each.length for each in ends)
-        if (high - low) * size < tolerance:
+        low, high = sorted((best.length, worst.length))
+        if high - low < least:
             break
-        following = _least_of_cubic(ends[0], ends[1], low, high)
+        following = _least_of_cubic(best, worst, low, high)
         margin = 0.1 * (high - low)
         near_an_end = min(high - following, following - low) < margin
         inwards = near_an_end and (slow or not low < following < high)
@@ -392,14 +379,10 @@ def _strong_wolfe(
         slow = near_an_end and not inwards
         new = point(following)
         tried += 1
-        if not falls(new) or new.loss >= ends[best].loss:
-            ends[worst] = new
-            best, worst = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
+        if not falls(new) or new.loss >= best.loss:
+            best, worst = sorted((best, new), key=lambda point: point.loss)
+        elif is_flat(new):
+            return new, tried + 1
         else:
-            if is_flat(new):
-                ends[best] = new
-                break
-            if new.slope * (ends[worst].length - ends[best].length) >= 0:
-                ends[worst] = ends[best]
-            ends[best] = new
-    return ends[best], tried + 1
+            best, worst = new, best if new.slope * (worst.length - best.length) >= 0 else worst
+    return best, tried + 1

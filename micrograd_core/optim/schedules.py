@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -471,15 +472,12 @@ class OneCycle(Schedule):
 
     def _between(self, levels: list[float], count: int) -> float:
         """From level to level, each at the end of its phase."""
-        begin = 0.0
-        for low, high, end in zip(levels[:-1], levels[1:], self.ends, strict=True):
-            if count <= end or end == self.ends[-1]:
-                part = (count - begin) / (end - begin) if end != begin else 1.0
-                return high + (low - high) / 2 * (1 + math.cos(math.pi * part)) if self.cosine else (
-                    low + (high - low) * part
-                )  # fmt: skip
-            begin = end
-        raise AssertionError
+        phase = bisect_left(self.ends[:-1], count)
+        begin, end = [0.0, *self.ends][phase : phase + 2]
+        low, high = levels[phase : phase + 2]
+        part = (count - begin) / (end - begin) if end != begin else 1.0
+        cosine: float = high + (low - high) / 2 * (1 + math.cos(math.pi * part))
+        return cosine if self.cosine else low + (high - low) * part
 
     def _rates(self, count: int, bases: list[float] | None = None) -> list[tuple[Any, str, Any]]:
         if count > self.total_steps:

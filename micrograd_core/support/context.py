@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from io import IOBase
 from itertools import repeat
 from operator import is_
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from micrograd_core.errors import TransformError
@@ -51,8 +51,10 @@ class during(IOBase, ContextDecorator):  # noqa: N801
         # It must give something false, so that what was raised in the block goes on; a token of a variable is true.
         self.close = map(is_, put_back, repeat(_NEVER)).__next__  # type: ignore[assignment]
 
-    def _recreate_cm(self) -> during:  # a decorated function enters a fresh one at each call
-        return during(self._variable, self._value)
+    def _recreate_cm(self) -> Self:  # a decorated function enters a fresh one at each call
+        fresh = type(self).__new__(type(self))
+        during.__init__(fresh, self._variable, self._value)
+        return fresh
 
     def __enter__(self) -> Any:
         outside, before = len(self._before), self._variable.get()
