@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import operation
-from micrograd_core.dtypes import DType, bool_, float16, pack, unpack
+from micrograd_core.dtypes import DType, bool_, float16, integer_range, pack, unpack
 
 
 class Language(NamedTuple):
@@ -74,11 +74,10 @@ class Language(NamedTuple):
             return "true" if x else "false"
         if dtype.is_floating and not abs(x) < (65520.0 if dtype is float16 else float("inf")):
             return self.nan if x != x else f"({'-' if x < 0 else ''}{self.infinity})"
-        if (
-            x == -(1 << dtype.bits - 1) and dtype.kind == "signed integer"
-        ):  # no literal is: it would be one more, negated
+        # The least integer has no literal: it would be one more, negated.
+        if dtype.kind == "signed integer" and x == integer_range(dtype)[0]:
             return f"({self.number(x + 1, dtype)} - {self.number(1, dtype)})"
-        x = _digits(x, dtype) if dtype.is_floating else int(x)
+        x = unpack(pack([x], dtype), dtype)[0].hex() if dtype.is_floating else int(x)  # rounded to the dtype
         return self.converted(f"({self.literals.get(dtype.name, '{x}').format(x=x)})", dtype)
 
     def converted(self, x: str, dtype: DType) -> str:
@@ -88,11 +87,6 @@ class Language(NamedTuple):
     def chosen(self, condition: str, x: str, y: str) -> str:
         """One of two values."""
         return self.choice.format(c=condition, a=x, b=y)
-
-
-def _digits(x: Any, dtype: DType) -> str:
-    """A finite number rounded to a dtype, without loss."""
-    return (unpack(pack([x], dtype), dtype)[0]).hex()  # type: ignore[no-any-return]
 
 
 INFIX: Final = {
@@ -116,14 +110,14 @@ _INTEGERS: Final = {
 }  # fmt: skip
 _FUNCTIONS: Final = {
     "divide": "{0} / {1}", "pow": "pow({0}, {1})", "copysign": "copysign({0}, {1})", "abs": "fabs({0})",
-    "round": "rint({0})", "signbit": "(signbit({0}) != 0)", "atan2": "atan2({0}, {1})", "remainder": "",
+    "round": "rint({0})", "signbit": "(signbit({0}) != 0)", "atan2": "atan2({0}, {1})",
     **{
         name: name + "({0})"
         for name in (
-            "exp expm1 log log1p log2 log10 sqrt sin cos tan tanh sinh cosh asinh acosh atanh erf erfc floor ceil trunc"
+            "exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan tanh sinh cosh asinh acosh atanh erf erfc "
+            "floor ceil trunc"
         ).split()
     },
-    "asin": "asin({0})", "acos": "acos({0})", "atan": "atan({0})",
 }  # fmt: skip
 
 
@@ -140,7 +134,7 @@ def powers(types: Mapping[str, str], function: str = "") -> str:
 
 C: Final = Language(
     types={"bool": "_Bool", **_INTEGERS, "float32": "float", "float64": "double"},
-    functions={name: text for name, text in _FUNCTIONS.items() if text},
+    functions=_FUNCTIONS,
     preamble="#include <tgmath.h>\n" + powers(_INTEGERS, "static "),
 )
 """C11, with the functions of ``<tgmath.h>``, which take floats of either size."""

@@ -55,6 +55,7 @@ class PackPrinter(Printer):
     def __init__(self, nest: Nest, language: Language, most: int, aligned: bool) -> None:
         super().__init__(nest, language, 0)
         self.width, self.threads, self.aligned = width(nest), threads(nest, most), aligned
+        self.lengths[-1:] = [n // self.width for n in self.lengths[-1:]]  # of packs
         self.packs: dict[tuple[int, Place], str] = {}
         self.head: list[str] = []  # what comes before the lines of a pack's elements, and after
         self.tail: list[str] = []
@@ -107,31 +108,19 @@ class PackPrinter(Printer):
 
     # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def body(self) -> str:
-        """The text of one unit, ``u``, or of a thread's share in it."""
-        nest, kept, reduced = self.nest, self.nest.kept, self.nest.reduced
-        packs = [*kept, *reduced]
-        if packs:
-            packs[-1] //= self.width
-        self.counters("u", 0, packs[: len(kept)])
-        for part in nest.parts:
-            self.inner = part.inner
-            reduces = [line for line in part.lines if isinstance(line, Reduce)]
-            for each in reduces:
-                self.start(each)
-            if part.inner:
-                counter, turns = self.language.counter, math.prod(packs[len(kept) :])
-                self.lines.append(f"for ({counter} r = lane; r < {turns}; r += {self.threads}) {{")
-                self.counters("r", len(kept), packs[len(kept) :])
-            if part.inner or not reduced:
-                self.elements(part)
-            else:
-                for line in part.lines:
-                    self.line(line)
-            self.lines += ["}"] * part.inner
-            for each in reduces:
-                self.finish(each)
-        return "\n".join(self.lines)
+    def part(self, part: Part) -> None:
+        """The lines of a part: of packs of elements, or of a row."""
+        self.inner, kept = part.inner, len(self.nest.kept)
+        if part.inner:
+            counter, turns = self.language.counter, math.prod(self.lengths[kept:])
+            self.lines.append(f"for ({counter} r = lane; r < {turns}; r += {self.threads}) {{")
+            self.counters("r", kept, self.lengths[kept:])
+        if part.inner or not self.nest.reduced:
+            self.elements(part)
+        else:
+            for line in part.lines:
+                self.line(line)
+        self.lines += ["}"] * part.inner
 
     def elements(self, part: Part) -> None:
         """The lines of a part, for each element of a pack."""

@@ -6,9 +6,9 @@ that were written number by number are computed row by row, and a device compute
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import Program, Ref
@@ -54,21 +54,13 @@ def runs(program: Program, places: Sequence[int], start: int) -> Runs:
         return x.number if x.__class__ is Ref else ~constants.setdefault(repr(float(x)), len(constants))
 
     inputs, names, rows = program.inputs, list[str](), list[list[int]]()
-    uses = [0] * (inputs + len(program.steps))
     for name, operands, _ in program.steps:
         if name == "pow" and operands[1].__class__ is float and operands[1] in POWERS:
             name, operands = POWERS[operands[1]], operands[:1]
-        row = [number(x) for x in operands]
-        for n in row:
-            if n >= 0:
-                uses[n] += 1
         names.append(name)
-        rows.append(row)
+        rows.append([number(x) for x in operands])
     outputs = [number(x) for x in program.outputs]
-    for n in outputs:
-        if n >= 0:
-            uses[n] += 1
-    absorbed = _with_products(inputs, names, rows, uses)
+    absorbed = _with_products(inputs, names, rows, Counter(chain(outputs, *rows)))
     where = [*places, *[0] * len(rows), *range(start + len(constants) - 1, start - 1, -1)]  # -1 is the first constant
     start += len(constants)
     levels, groups = [0] * len(where), defaultdict[tuple[int, str], list[int]](list)
@@ -92,7 +84,7 @@ def runs(program: Program, places: Sequence[int], start: int) -> Runs:
     return Runs(made, [float(x) for x in constants], [where[n] for n in outputs], start)
 
 
-def _with_products(inputs: int, names: list[str], rows: list[list[int]], uses: list[int]) -> set[int]:
+def _with_products(inputs: int, names: list[str], rows: list[list[int]], uses: Counter[int]) -> set[int]:
     """Sums with a product that nobody else reads become one operation; the products."""
     absorbed = set[int]()
     for i, name in enumerate(names):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from micrograd_core.compiler.languages import INFIX, Language
 from micrograd_core.compiler.lengths import Length
-from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Place, Reduce, Store
+from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref, operation
 from micrograd_core.dtypes import DType, bool_, float32, integer_range
 
@@ -36,6 +36,7 @@ class Printer:
         self.nest, self.language, self.first = nest, language, integers
         self.sizes: dict[Length, int] = {}
         self.lines: list[str] = []
+        self.lengths: list[Any] = [*nest.kept, *nest.reduced]
         self.names: dict[int, str] = {}
 
     # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,24 +190,29 @@ class Printer:
 
     def body(self) -> str:
         """The text of one unit, ``u``."""
-        nest, language, kept = self.nest, self.language, len(self.nest.kept)
+        nest, language = self.nest, self.language
         for i, buffer in enumerate(nest.buffers):
             if buffer.role == "scratch":
                 type = language.memory_of(buffer.dtype)
                 self.lines.append(language.scratch.format(T=type, name=f"p{i}", n=self.integer(buffer.size or 1)))
-        self.counters("u", 0, nest.kept)
+        self.counters("u", 0, self.lengths[: len(nest.kept)])
         for part in nest.parts:
             reduces = [line for line in part.lines if isinstance(line, Reduce)]
             for each in reduces:
                 self.start(each)
-            for i, n in enumerate(nest.reduced if part.inner else ()):
-                self.lines.append(language.loop.format(I=language.counter, i=f"c{kept + i}", n=self.integer(n)))
-            for line in part.lines:
-                self.line(line)
-            self.lines += ["}"] * (len(nest.reduced) if part.inner else 0)
+            self.part(part)
             for each in reduces:
                 self.finish(each)
         return "\n".join(self.lines)
+
+    def part(self, part: Part) -> None:
+        """The lines of a part, in loops over what is reduced."""
+        language, reduced = self.language, self.nest.reduced if part.inner else ()
+        for i, n in enumerate(reduced, len(self.nest.kept)):
+            self.lines.append(language.loop.format(I=language.counter, i=f"c{i}", n=self.integer(n)))
+        for line in part.lines:
+            self.line(line)
+        self.lines += ["}"] * len(reduced)
 
     def counters(self, unit: str, first: int, lengths: Sequence[Any]) -> None:
         """Those of several axes, from that of all of them."""

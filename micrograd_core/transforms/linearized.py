@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -84,8 +85,7 @@ class Linearized:
     def beyond(self) -> bool:
         """Whether the graph has leaves other than the variables."""
         if self._beyond is None:
-            recorded = [y for y in self.outputs if y._record is not None]
-            leaves = leaves_of(_root(recorded)) if recorded else []
+            leaves = leaves_of(joined(self.outputs)) if self.outputs else []
             self._beyond = any(id(leaf) not in self.wanted for leaf in leaves)
         return self._beyond
 
@@ -107,11 +107,8 @@ class Linearized:
         recorded = create or [g._kernels for g in seeds] != [y._kernels for y, _ in ends]
         start: Any = seeds if recorded else [g._handle for g in seeds]
         start = start[0] if root is first._record else start
-        if recorded:
-            with recording(create, depth):
-                found = sweep(root, start, keep, recorded_on, self.wanted)
-        else:
-            found = sweep(root, start, keep, None, self.wanted)
+        with recording(create, depth) if recorded else nullcontext():
+            found = sweep(root, start, keep, recorded_on if recorded else None, self.wanted)
         by_node = {id(node): g for node, g in found}
         return [as_gradient(by_node.get(id(x._record)), x) for x in self.variables]
 

@@ -111,13 +111,12 @@ class Differentiable:
         """The place of a node or leaf, once those that it was computed from have theirs."""
         stack = [wanted]
         while stack:
-            each = stack[-1]
-            missing = []
-            if self._known(each) is None and each.__class__ is not Leaf:
-                missing = [x for x in parents_of(each) if self._is_variable(x) and self._known(x) is None]
-            stack += missing
-            if not missing:
-                stack.pop()
+            each = stack.pop()
+            parents = parents_of(each) if self._known(each) is None else []
+            missing = [x for x in parents if self._is_variable(x) and self._known(x) is None]
+            if missing:
+                stack += [each, *missing]
+            else:
                 self._write(each)
         place = self._known(wanted)
         assert place is not None

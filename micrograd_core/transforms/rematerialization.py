@@ -112,22 +112,19 @@ def _ends(value: Tensor, own: set[int]) -> tuple[list[Tensor], list[Version]]:
     That is leaves, and variables of transforms around this one; and the states of memory that records nothing.
     """
     tensors, versions, seen = [], [], set(own)
-    stack = [[value._record]]
-    while stack:
-        for parent in stack.pop():
-            if parent is None or id(parent) in seen:
-                continue
-            seen.add(id(parent))
-            if parent.__class__ is Version:
-                versions.append(parent)
-                continue
-            owner = _owner(parent)
-            if owner is not None and owner._record is parent:
-                tensors.append(owner)
-            elif is_node(parent):
-                if not parent:
-                    raise GraphError(CHANGED)
-                stack.append(parents_of(parent))
+    found = [value._record]
+    for each in found:  # which grows meanwhile
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if each.__class__ is Version:
+            versions.append(each)
+        elif (owner := _owner(each)) is not None and owner._record is each:
+            tensors.append(owner)
+        elif is_node(each):
+            if not each:
+                raise GraphError(CHANGED)
+            found += parents_of(each)
     return tensors, versions
 
 

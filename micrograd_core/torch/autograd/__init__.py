@@ -63,7 +63,7 @@ def grad(
     results, wanted = ([each] if isinstance(each, Tensor) else list(each) for each in (outputs, inputs))
     seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(results))
     found: list[list[Tensor]] = [[] for _ in wanted]
-    handles = [x.register_hook(_keeping(kept)) for x, kept in zip(wanted, found, strict=True) if x.requires_grad]
+    handles = [x.register_hook(kept.append) for x, kept in zip(wanted, found, strict=True) if x.requires_grad]
     leaves = _leaves(results)
     before = [(leaf, leaf.grad) for leaf in leaves]
     try:
@@ -78,13 +78,6 @@ def grad(
     if not allow_unused and not all(found):
         raise GraphError("an input was not used to compute the outputs; with allow_unused=True its gradient is None")
     return tuple(sum(kept[1:], kept[0]) if kept else None for kept in found)
-
-
-def _keeping(kept: list[Tensor]) -> Any:
-    def keep(g: Tensor) -> None:
-        kept.append(g)
-
-    return keep
 
 
 def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
