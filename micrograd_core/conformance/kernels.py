@@ -6,6 +6,8 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -79,13 +81,14 @@ class Kernels(Suite):
             first = _bits(case.call(case.tensors(opened)))
             result = case.call(case.tensors(opened))
             for other in _others(case, "rough", "zeros", "ones", "backwards"):
-                kept = _called(other, opened)
+                late = _called(other, opened)
                 assert _bits(result) == first, (
                     f"{case.id}: after a call with other numbers it is {_bits(result)}, not {first}"
                 )
-                if not TABLE[op].view and kept is not None:
+                if not TABLE[op].view and late is not None:
                     _overwrite(case, other, first, opened)
-            leaked = _kept(case, opened)
+            work = partial(case.call, case.tensors(opened))
+            leaked = kept(opened, work, 2, 50) if "in_use" in opened.memory() else 0
         assert leaked <= 0, f"{case.id}: {leaked} bytes stay in use after 50 calls whose results are gone"
 
     def test_calls_at_once(self, op: str, opened: Device) -> None:
@@ -122,13 +125,9 @@ def _each_kind(op: str, device: Device) -> list[Case]:
     if not device.kernels.is_native(op) or not TABLE[op].operands:
         return []
     dtypes = device.kernels.backend.dtypes
-    found = []
-    for dtype in usual(dtypes):
-        those = contiguous(TABLE[op], dtype, device)
-        those = [case for case in those if case.sample.params.get("dtype", dtype) in dtypes]
-        if those:
-            found.append(max(those, key=_count))
-    return found
+    found = [case for dtype in usual(dtypes) for case in contiguous(TABLE[op], dtype, device)]
+    found = [case for case in found if case.sample.params.get("dtype", case.dtype) in dtypes]
+    return [max(those, key=_count) for _, those in groupby(found, attrgetter("dtype"))]
 
 
 def _usual(op: str, device: Device) -> Case | None:
@@ -202,13 +201,6 @@ def _overwrite(case: Case, other: Case, first: str, device: Device) -> None:
 
 def _bits(x: Tensor) -> str:
     return f"{x.dtype} {x.tolist()}"
-
-
-def _kept(case: Case, device: Device) -> int:
-    """Bytes that more are in use after 50 calls, if the device tells."""
-    if "in_use" not in device.memory():
-        return 0
-    return kept(device, partial(case.call, case.tensors(device)), 2, 50)
 
 
 def _check(case: Case, device: Device) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -110,13 +110,12 @@ class Refusals(Suite):
             asarray("1", device=opened)
 
 
-def _samples(op: str, device: Device) -> Iterator[Case]:
+def _samples(op: str, device: Device) -> Iterable[Case]:
     """One case per sample of an operation."""
-    seen: set[int] = set()
+    first: dict[int, Case] = {}
     for case in cases(device.kernels.backend.dtypes, device.capabilities, only=op):
-        if case.number not in seen:
-            seen.add(case.number)
-            yield case
+        first.setdefault(case.number, case)
+    return first.values()
 
 
 def _operands(op: str, device: Device) -> Iterator[tuple[Case, int, list[Any]]]:

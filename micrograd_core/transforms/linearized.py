@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
@@ -71,7 +71,6 @@ class Linearized:
                 )
         self.name, self.outputs, self.variables = name, outputs, variables
         self.wanted = {id(x._record) for x in variables}
-        self._beyond: bool | None = None
         self.larger = outer and self.beyond
 
     @classmethod
@@ -81,13 +80,11 @@ class Linearized:
         point.larger = records_at(value._kernels.depth)
         return point
 
-    @property
+    @cached_property
     def beyond(self) -> bool:
         """Whether the graph has leaves other than the variables."""
-        if self._beyond is None:
-            leaves = leaves_of(joined(self.outputs)) if self.outputs else []
-            self._beyond = any(id(leaf) not in self.wanted for leaf in leaves)
-        return self._beyond
+        leaves = leaves_of(joined(self.outputs)) if self.outputs else []
+        return any(id(leaf) not in self.wanted for leaf in leaves)
 
     def values(self) -> list[Tensor]:
         """The outputs, which record if the caller's graph goes through them."""

@@ -112,15 +112,13 @@ class Differentiable:
         stack = [wanted]
         while stack:
             each = stack.pop()
-            parents = parents_of(each) if self._known(each) is None else []
-            missing = [x for x in parents if self._is_variable(x) and self._known(x) is None]
-            if missing:
-                stack += [each, *missing]
-            else:
-                self._write(each)
-        place = self._known(wanted)
-        assert place is not None
-        return place
+            if self._known(each) is None:
+                missing = [x for x in parents_of(each) if self._is_variable(x) and self._known(x) is None]
+                if missing:
+                    stack += [each, *missing]
+                else:
+                    self._write(each)
+        return self._places[id(wanted)]
 
     def _known(self, x: Any) -> int | None:
         """The place of a node or leaf, if it has one: here, or as one captured from the nodes around these."""
@@ -129,8 +127,6 @@ class Differentiable:
         return self._places.get(id(x))
 
     def _write(self, node: Any) -> None:
-        if self._known(node) is not None:
-            return
         if node.__class__ is Leaf:
             self.give(node, node if self._outer is None else self._outer._place(node))
             return

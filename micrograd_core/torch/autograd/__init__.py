@@ -9,6 +9,7 @@ from typing import Any
 
 import micrograd_core as mg
 from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.backward import leaves_of
 from micrograd_core.engine.modes import enable_grad as enable_grad
 from micrograd_core.engine.modes import no_grad as no_grad
 from micrograd_core.errors import GraphError
@@ -81,10 +82,8 @@ def grad(
 
 
 def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
-    from micrograd_core.engine.backward import leaves_of
-
-    owners = [leaf.owner() for y in outputs if y._record is not None and not y.is_leaf for leaf in leaves_of(y._record)]
-    return list({id(x): x for x in [*owners, *(y for y in outputs if y.is_leaf)] if x is not None}.values())
+    owners = {leaf: leaf.owner() for y in outputs for leaf in leaves_of(y._record)}
+    return [x for x in owners.values() if x is not None]
 
 
 class Context:
