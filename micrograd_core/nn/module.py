@@ -511,7 +511,25 @@ class Module(Remembered):
         """
         setattr(self, name, module)
 
-    register_module = add_module
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Keep a module as an attribute; another name of `add_module`.
+
+        Parameters
+        ----------
+        name : str
+            The name of the attribute.
+        module : Module or None
+            The module.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> model = mg.nn.Sequential()
+        >>> model.register_module("last", mg.nn.ReLU())
+        >>> model.last
+        ReLU()
+        """
+        setattr(self, name, module)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call a function before each `forward`.

@@ -6,21 +6,16 @@ It is small, so that it takes seconds; ``benchmarks/`` in the repository has wha
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import itertools
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from statistics import median
-from timeit import Timer
 from typing import Any
 
 from micrograd_core.tools import arguments as common
 
 Work = Callable[[], Any]
-Maker = Callable[[], dict[str, Work]]
 SIZES = (64, 128, 10)
 """Widths of the network whose step is timed."""
 BATCH = 64
@@ -50,20 +45,28 @@ def _bench(options: argparse.Namespace) -> int:
 
 def bench(device: str | None = None, seconds: float = 0.2) -> list[dict[str, Any]]:
     """Microseconds by library, for each kind of work. All take turns, so that a busy moment meets each of them."""
-    libraries = {"micrograd": _eager("micrograd_core.torch", device)}
-    others: dict[str, Maker] = {"numpy": _numpy, "torch": partial(_eager, "torch"), "jax": _jax}
-    for name, make in others.items():
-        with suppress(ImportError):
-            libraries[name] = make()
+    makers = {
+        "micrograd": lambda: _eager("micrograd_core.torch", device), "numpy": _numpy, "torch": lambda: _eager("torch"),
+        "jax": _jax,
+    }  # fmt: skip
+    libraries = {name: make() for name, make in makers.items() if _has(name)}
     rows = []
-    for kind in KINDS:  # garbage is collected meanwhile, as in a program
-        timers = {name: Timer(works[kind], gc.enable) for name, works in libraries.items() if kind in works}
-        counts = {name: max(1, int(0.02 / max(timer.repeat(2, 1)[1], 1e-7))) for name, timer in timers.items()}
-        times: dict[str, list[float]] = {name: [] for name in timers}
-        ends = time.perf_counter() + seconds * len(timers)
-        while time.perf_counter() < ends or len(times["micrograd"]) < 3:
-            for name, timer in timers.items():
-                times[name].append(timer.timeit(counts[name]) / counts[name])
+    for kind in next(iter(libraries.values())):
+        works = {name: works[kind] for name, works in libraries.items() if kind in works}
+        times: dict[str, list[float]] = {name: [] for name in works}
+        counts = {}
+        for name, work in works.items():
+            work()
+            started = time.perf_counter()
+            work()
+            counts[name] = max(1, int(0.02 / max(time.perf_counter() - started, 1e-7)))
+        ends = time.perf_counter() + seconds * len(works)
+        while time.perf_counter() < ends or len(times[next(iter(works))]) < 3:
+            for name, work in works.items():
+                started = time.perf_counter()
+                for _ in range(counts[name]):
+                    work()
+                times[name].append((time.perf_counter() - started) / counts[name])
         rows.append({"work": kind, "microseconds": {name: 1e6 * median(each) for name, each in times.items()}})
     return rows
 
@@ -78,6 +81,14 @@ def told(rows: list[dict[str, Any]]) -> str:
         ratio = f"{found['micrograd'] / min(others):.2f}" if others else "–"
         cells.append((row["work"], *(f"{found[name]:,.1f}" if name in found else "–" for name in names), ratio))
     return common.aligned(cells)
+
+
+def _has(name: str) -> bool:
+    try:
+        importlib.import_module({"micrograd": "micrograd_core"}.get(name, name))
+    except ImportError:
+        return False
+    return True
 
 
 def _arrays() -> dict[str, Any]:

@@ -268,6 +268,11 @@ OPS = calls(
         shape=lambda x: None,
         accepts=ANY,
         compose=_argwhere,
-        samples=(Sample(Array((3, 4), -1, 2, "int64")), Sample((0, 4)), Sample(())),
+        samples=(
+            Sample(Array((3, 4), dtype="bool")),
+            Sample(Array((3, 4), -1, 2, "int64")),
+            Sample((0, 4)),
+            Sample(()),
+        ),
     ),
 )
