@@ -618,4 +618,7 @@ def test_every_command_about_a_model_works_here(tmp_path: Path, capsys: pytest.C
     judged = [said("evaluate", model, str(table), "--device", device) for device in ("cuda", "cpu")]
     assert judged[0]["accuracy"] == judged[1]["accuracy"]
     assert said("inspect", model)["parameters"] == 82
-    assert [row["status"] for row in said("compare", model, "--devices", "cpu", "cuda")] == ["reference", *["agrees"] * 2]
+    assert [row["status"] for row in said("compare", model, "--devices", "cpu", "cuda")] == [
+        "reference",
+        *["agrees"] * 2,
+    ]
