@@ -135,13 +135,13 @@ class Recorder:
 
     def emit(self, op: Op, *operands: Any, **params: Any) -> Any:
         """Compute an operation on the device, and write it down."""
-        table = self.table
-        assert table is not None
         if self.over:
             raise TraceError(
                 f"{op.name}: a tensor has left the function under jit that it was made in; return it from that "
                 "function instead of storing it"
             )
+        table = self.table
+        assert table is not None
         if programs.get() is not self:
             raise TraceError(
                 f"{op.name}: another thread traces a function under jit that reaches this tensor; call that function "

@@ -287,6 +287,7 @@ def _traced(
     finally:
         trace.leave()
     replay.settle(trace, *marked)
+    trace.let_go()
     return replay
 
 

@@ -29,20 +29,7 @@ class Replay:
         self.rebuild, self.host = rebuild, trace.host
         self._owners, changes = trace.actors, trace.changes()
         values, tensors, numbers = list[Ref](), list[Tensor](), dict[int, int]()
-
-        def numbered(x: Any) -> Any:
-            """A result, by the number of the output that it is, and not by what there is in the trace."""
-            if isinstance(x, list):
-                return list(map(numbered, x))
-            if x.kind == "value":
-                values.append(x.what)
-                return Result("value", len(values) - 1)
-            if x.kind == "tensor":
-                number = numbers.setdefault(id(x.what), len(tensors))
-                tensors[number:] = tensors[number:] or [x.what]
-                return Result("tensor", number)
-            return x
-
+        numbered = partial(_numbered, values, tensors, numbers)
         self.results = numbered(results)
         self.changes = [(kind, owner, numbered(x)) for kind, owner, x in changes]
         self.written, wanted = len(values), values + [x._handle.ref for x in tensors]
@@ -238,6 +225,20 @@ LOCALS: Final = {"tensor": "r", "value": "v", "host": "n"}
 """How the results of each kind are called in what is printed."""
 OTHERWISE: Final = type("Otherwise", (), {})()
 """Instead of a result: a condition on Python's numbers comes out otherwise than when the function was traced."""
+
+
+def _numbered(values: list[Ref], tensors: list[Tensor], numbers: dict[int, int], x: Any) -> Any:
+    """A result, by the number of the output that it is, and not by what there is in the trace."""
+    if isinstance(x, list):
+        return [_numbered(values, tensors, numbers, each) for each in x]
+    if x.kind == "value":
+        values.append(x.what)
+        return Result("value", len(values) - 1)
+    if x.kind == "tensor":
+        number = numbers.setdefault(id(x.what), len(tensors))
+        tensors[number:] = tensors[number:] or [x.what]
+        return Result("tensor", number)
+    return x
 
 
 def _uploaded(kernels: Any, number: Any, dtype: Any) -> Any:

@@ -254,6 +254,11 @@ class Trace(Recorder):
         self.close()
         self.host.close()
 
+    def let_go(self) -> None:
+        """Know only that it is over: what it knew refers back to it, and has memory of the first call."""
+        vars(self).clear()
+        self.over = True
+
     def run(self, f: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[Result], Any]:
         """Call the function; what it returned."""
         ambient = default_generator()

@@ -781,3 +781,16 @@ def test_views_of_memory_that_a_tensor_was_given_as_its_data_see_writes() -> Non
         return [found, base.tolist(), view.tolist(), early.tolist()]
 
     assert scene(jit) == scene(lambda f: f)
+
+
+def test_what_a_traced_call_was_given_goes_without_the_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        f, x = jit(lambda x: {"double": [x * 2.0]}), mg.ones((4,))
+        f(x)
+        gone = weakref.ref(x)
+        del x
+        assert gone() is None
+    finally:
+        gc.enable()

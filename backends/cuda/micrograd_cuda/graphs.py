@@ -1,27 +1,41 @@
 """Programs as CUDA graphs: what a program launches is captured once, and from then on launched as one.
 
-A graph reads and writes where it did when it was captured. An input that comes from elsewhere is copied to where the
-graph reads it, unless it is what the last launch wrote: of all that a program writes there are two copies, and two
-graphs, each of which reads what the other wrote. Nothing is written that anybody holds: then the program runs without a
-graph, one launch after the other.
+A graph reads and writes where it did when it was captured. So a program has a few graphs: one for each place that its
+inputs come from again and again (an optimiser's state alternates between two), and for each set of memory that it
+writes to. An input that is somewhere else at each call, such as a batch, is copied to where the graphs read it. Nothing
+is written that anybody holds: where all that there is is held, the program runs one launch after the other.
+
+What graphs compute in between lies in memory that all graphs of a device share: they run in order.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Any, Final, NamedTuple
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 from micrograd_core.compiler.program import Program
+from micrograd_core.support.dumping import dump
 from micrograd_cuda.nests import function
 from micrograd_cuda.runtime import CapturedProducts
 
 GRAPHS: Final = "MICROGRAD_CUDA_GRAPHS"
-"""The environment variable that, at 1, has programs captured."""
-MOST_CAPTURES: Final = 8
-"""After so many of one program, whose calls are too different, it is no more captured."""
+"""The environment variable: 0 for no graphs, or the most memory that they share: bytes, or ``20%`` of the GPU's."""
+WATCHED: Final = 3
+"""Calls without a graph, from which is learnt which inputs come from elsewhere each time."""
+MOST_GRAPHS: Final = 8
+"""Of one program at a time."""
+MOST_SETS: Final = 3
+"""Of memory that the graphs of one program write to."""
+LARGE: Final = 2**20
+"""Bytes of an input from which on graphs read it at each of a few places, rather than where it is copied to."""
+MOST_PLACES: Final = 3
+LAUNCHES: Final = 50
+"""For so many launches a program may be captured once more, beyond the first eight times."""
 
 
 class Loan:
@@ -32,7 +46,7 @@ class Loan:
 
 
 class Output:
-    """A result of a graph: where it is written, and whether anybody has it."""
+    """A result of graphs: where it is written, and whether anybody has it."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -49,175 +63,230 @@ class Output:
         loan = Loan(x)
         self._loan = ref(loan)
         memory = cupy.cuda.UnownedMemory(x.data.ptr, x.nbytes, loan, x.data.device_id)
-        return cupy.ndarray(x.shape, x.dtype, cupy.cuda.MemoryPointer(memory, 0), x.strides)
+        return cupy.ndarray(x.shape, x.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
 
 class Captured(NamedTuple):
-    """One graph, where it reads, and what it writes."""
+    """One graph, the places that it reads, and what it writes."""
 
     graph: Any
-    inputs: list[Any]
+    places: list[Any]
     outputs: list[Output]
-    pool: Any  # what the graph computes in between lies there, and nothing else
 
 
-class Graphed:
-    """A program as a function of its input handles, captured when it is called for the third time."""
+class Aim:
+    """Where a value that is about to be made is to be, while a program is captured."""
 
-    def __init__(self, backend: Any, program: Program) -> None:
-        self.backend, self.program, self.cupy = backend, program, backend.cupy
-        self._plain = function(backend, program, self._aim)
-        self._lock = Lock()
-        self._pairs: dict[int, int] = {}  # inputs that the last call wrote, and as which output
-        self._given: list[list[Any]] = []  # places of the inputs of the calls so far
-        self._made: list[Any] = []  # places of the last call's outputs
-        self._moving: set[int] = set()  # inputs that come from elsewhere each time
-        self._copied: set[int] = set()  # outputs that are held for long
-        self._captures = 0
-        self._stream: Any = None
-        self._targets: dict[int, Any] = {}  # while a graph is captured: where outputs are to be
-        self._target: Any = None  # of the step that runs
-        self._workspace: Any = None
-        self._forget()
+    def __init__(self) -> None:
+        self.targets: list[Any] = []  # memory for each output
+        self.target: Any = None  # of the step that runs
 
-    def _forget(self) -> None:
-        self._graphs: list[Captured | None] = [None, None]
-        self._next = 0
-        self._twins: dict[int, Output] = {}  # where the first graph reads what the second will write
-        self._staged: dict[int, Any] = {}
+    def __call__(self, place: int) -> None:
+        """The output of that number is made next, or none: -1."""
+        self.target = self.targets[place] if 0 <= place < len(self.targets) else None
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The program's outputs."""
-        if not self._lock.acquire(blocking=False):  # by another thread
-            return self._plain(*inputs)
-        try:
-            return self._called(inputs)
-        finally:
-            self._lock.release()
 
-    def _called(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        stream = self.cupy.cuda.get_current_stream()
-        arrays = all(hasattr(x, "data") for x in inputs)
-        if self._captures > MOST_CAPTURES or self.backend.holding or not arrays or stream.is_capturing():
-            return self._plain(*inputs)
-        places = [*map(_place, inputs)]
-        if len(self._given) < 2:
-            return self._watched(places, inputs)
-        if self._stream is None:
-            self._learn()
-            self._stream = stream
-        k = self._next
-        if stream != self._stream or not self._fits(k, places):
-            return self._plain(*inputs)
-        captured = self._graphs[k]
-        if captured is None:
-            try:
-                captured = self._graphs[k] = self._capture(k, inputs)
-            except Exception:  # of whatever kind: without a graph it is said, or goes well
-                self._captures = MOST_CAPTURES + 1
-                self._forget()
-                return self._plain(*inputs)
-        for x, to in zip(inputs, captured.inputs, strict=True):
-            if _place(x) != _place(to):
-                _copy(x, to, stream)
-        captured.graph.launch(stream)
-        self._next = 1 - k
-        return tuple([
-            x.array.copy() if j in self._copied else x.lend(self.cupy) for j, x in enumerate(captured.outputs)
-        ])  # fmt: skip
+class Graphs:
+    """What the graphs of one device share: a stream to capture on, and memory."""
 
-    # how calls are alike
+    def __init__(self, backend: Any) -> None:
+        self.backend, self.cupy, self.lock = backend, backend.cupy, Lock()
+        self.programs: WeakValueDictionary[int, Graphed] = WeakValueDictionary()
+        self._chunks: list[Any] = []  # of the pool: whatever becomes of it, graphs read and write there
+        self._pool: Any = None
 
-    def _watched(self, places: list[Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A call without a graph, and what can be learnt from it: which inputs are what the last call wrote."""
-        first = {at: i for i, at in reversed([*enumerate(places)])}  # of inputs that are one now, and may differ later
-        self._pairs = {first[at]: j for j, at in enumerate(self._made) if at in first}
-        self._given.append(places)
-        outputs = self._plain(*inputs)
-        self._made = [_place(x) if getattr(x, "nbytes", 0) else None for x in outputs]
-        self._copied |= {j for j, x in enumerate(outputs) if not getattr(x, "shape", ())}  # losses
-        return outputs
+    def _chunk(self, size: int) -> Any:
+        """More memory, from the pool of everything else: its figures and limits are those of graphs, too."""
+        with self.cupy.cuda.Stream.null:  # on which graphs run: what was freed there is free
+            self._chunks.append(self.backend.pool.malloc(size))
+        return self._chunks[-1]
 
-    def _learn(self) -> None:
-        """From two calls."""
-        first, second = self._given
-        self._moving |= {i for i in range(len(first)) if first[i] != second[i] and i not in self._pairs}
-        self._pairs = {i: j for i, j in self._pairs.items() if j not in self._copied}
+    def capture(self, run: Callable[..., Any], aim: Aim, inputs: list[Any], outputs: list[Any]) -> Any:
+        """What `run` launches for inputs, as a graph that writes to outputs."""
+        cuda = self.cupy.cuda
+        if self._pool is None:
+            self._workspace, self._stream = (
+                self.cupy.ndarray(CapturedProducts.WORKSPACE, "uint8"),
+                cuda.Stream(non_blocking=True),
+            )
+            pool, most = cuda.MemoryPool(self._chunk), os.environ.get(GRAPHS, "1")
+            if most.endswith("%"):
+                pool.set_limit(fraction=float(most[:-1]) / 100)
+            elif int(most) > 1:
+                pool.set_limit(size=int(most))
+            self._pool = pool
+        stream, aim.targets = self._stream, outputs
 
-    def _fits(self, k: int, places: list[Any]) -> bool:
-        """Whether a graph can be launched for such inputs: nobody holds what it writes, or what is copied first."""
-        captured, other = self._graphs[k], self._graphs[1 - k]
-        if captured is None:  # it will read what the other wrote
-            read = {i: other.outputs[j] for i, j in self._pairs.items()} if other else {}
-            return not any(x.held and _place(x.array) != places[i] for i, x in read.items())
-        held = {j for j, x in enumerate(captured.outputs) if x.held}
-        moved = {i for i, at in enumerate(places) if at != _place(captured.inputs[i])}
-        fixed = {i for i in moved if i not in self._pairs and i not in self._moving}
-        if fixed or held - set(self._pairs.values()):
-            self._moving |= fixed
-            self._copied |= held - set(self._pairs.values())
-            self._captures += 1  # anew: calls are other than they seemed
-            self._forget()
-            return True
-        written = other.outputs if other else self._twins
-        return not held and not any(written[self._pairs[i]].held for i in moved if i in self._pairs)
-
-    # capture
-
-    def _aim(self, place: int) -> None:
-        """A value is about to be made: if it is an output, while a graph is captured, it has a place to be in."""
-        self._target = self._targets.get(place)
-
-    def _allocate(self, size: int) -> Any:
-        """What CuPy takes memory from meanwhile: the graphs' own, which nobody else gets."""
-        target = self._target
-        if target is not None and target.nbytes == size:
-            self._target = None
+        def allocate(size: int) -> Any:
+            if aim.target is None or aim.target.nbytes != size:
+                return self._pool.malloc(size)
+            target, aim.target = aim.target, None
             return target.data
-        return self._pool.malloc(size)  # a graph's own: streams that are gone leave their memory to those that come
 
-    def _capture(self, k: int, inputs: tuple[Any, ...]) -> Captured:
-        cupy, other, stream = self.cupy, self._graphs[1 - k], self.cupy.cuda.Stream(non_blocking=True)
-        twins, self._pool = other.outputs if other else self._twins, cupy.cuda.MemoryPool()
-        if self._workspace is None:
-            self._workspace = cupy.ndarray(CapturedProducts.WORKSPACE, "uint8")
-        for i, x in enumerate(inputs):
-            if i in self._moving and i not in self._staged:
-                self._staged[i] = cupy.ndarray(x.shape, x.dtype)
-            elif i in self._pairs and other is None:
-                self._twins[self._pairs[i]] = Output(cupy.ndarray(x.shape, x.dtype))
-        places = [
-            self._staged[i] if i in self._moving else twins[self._pairs[i]].array if i in self._pairs else x
-            for i, x in enumerate(inputs)
-        ]
-        self._targets = {j: x.array for j, x in self._twins.items()} if other else {}
         capturing = self.backend.runtime.capturing(stream, self._workspace)
-        with cupy.cuda.using_allocator(self._allocate), stream, capturing:
+        with cuda.using_allocator(allocate), stream, capturing:
             stream.begin_capture()
             try:
-                outputs = list(self._plain(*places))
-                for j, to in self._targets.items():
-                    if outputs[j].data.ptr != to.data.ptr:
-                        _copy(outputs[j], to, stream)
-                        outputs[j] = to
-                graph = stream.end_capture()
+                for x, to in zip(run(*inputs), outputs, strict=True):
+                    if _place(x) != _place(to):
+                        _copy(x, to, stream)
+                return stream.end_capture()
             except BaseException:
                 with suppress(Exception):
                     stream.end_capture()
                 raise
             finally:
-                self._targets, self._target = {}, None
-        self._captures += 1
-        owned, spans = {x.data.mem.ptr for x in places}, list[tuple[int, int]]()
-        for j, x in enumerate(outputs):  # a view of an input, or of another output, is nobody's to keep
-            start, end = x.data.ptr, x.data.ptr + x.nbytes
-            overlaps = any(start < other[1] and other[0] < end for other in spans)
-            if x.data.mem.ptr in owned or overlaps or not x.flags.c_contiguous:
-                self._copied.add(j)
-            spans.append((start, end))
-        if not self._copied.isdisjoint(self._pairs.values()):
-            raise ValueError("what the next call reads may be memory of the user")
-        return Captured(graph, places, [Output(x) for x in outputs], self._pool)
+                aim.targets, aim.target = [], None
+
+    def drop(self) -> bool:
+        """All graphs that nobody launches just now, with their memory; whether there was any."""
+        if not self._chunks or not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self.cupy.cuda.Stream.null.synchronize()
+            programs = [each() for each in self.programs.valuerefs()]
+            if all(list(map(Graphed.drop, filter(None, programs)))):
+                self._chunks, self._pool, self._workspace = [], None, None
+            return True
+        finally:
+            self.lock.release()
+
+
+class Graphed:
+    """A program as a function of its input handles, captured when it is called again and again."""
+
+    def __init__(self, backend: Any, program: Program) -> None:
+        self.cupy, self.shared, self._aim, self._lock = backend.cupy, backend.shared, Aim(), Lock()
+        self._plain = function(backend, program, self._aim)
+        types = [program.types[x.number] for x in program.outputs]
+        self._types = [(x.shape, backend.dtypes[x.dtype.name]) for x in types]
+        self._watched: list[list[Any]] = []  # places of the inputs of the first calls
+        self._made: list[Any] = []  # places of the outputs of the last of these
+        self._moving: set[int] = set()  # inputs that come from elsewhere each time
+        self._copied = {j for j, x in enumerate(types) if not x.shape}  # outputs that are held for long, as losses are
+        self._launches = self._captures = 0
+        self._refused = False
+        self._forget()
+        self.shared.programs[id(self)] = self
+
+    def _forget(self) -> None:
+        self._graphs: list[Captured] = []  # the last that was launched at the end
+        self._sets: list[list[Output]] = []
+        self._staged: dict[int, Any] = {}
+
+    def drop(self) -> bool:
+        """Forget all graphs, unless one is launched just now; the next call captures anew."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        self._forget()
+        self._refused = False
+        self._lock.release()
+        return True
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """The program's outputs."""
+        stream = self.cupy.cuda.get_current_stream()
+        if stream.ptr or self._refused or not self._lock.acquire(blocking=False):  # by another thread
+            return self._plain(*inputs)
+        try:
+            return self._called(stream, inputs)
+        finally:
+            self._lock.release()
+
+    def _called(self, stream: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not all(hasattr(x, "data") for x in inputs):
+            return self._plain(*inputs)
+        places = [*map(_place, inputs)]
+        if len(self._watched) < WATCHED:
+            return self._watch(places, inputs)
+        for i in self._moving:
+            places[i] = None
+        found = self._found(places) or self._anew(places, inputs)
+        if found is None:
+            return self._plain(*inputs)
+        self._launches += 1
+        for i, to in self._staged.items():
+            _copy(inputs[i], to, stream)
+        found.graph.launch(stream)
+        return tuple([
+            self._copy_of(x.array, stream) if j in self._copied else x.lend(self.cupy)
+            for j, x in enumerate(found.outputs)
+        ])  # fmt: skip
+
+    def _copy_of(self, x: Any, stream: Any) -> Any:
+        out = self.cupy.ndarray(x.shape, x.dtype)
+        _copy(x, out, stream)
+        return out
+
+    def _watch(self, places: list[Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A call without a graph. What is small and moves is copied, unless it is what the last call made."""
+        before = self._watched[-1] if self._watched else places
+        small = [i for i, x in enumerate(inputs) if x.nbytes < LARGE]
+        self._moving |= {i for i in small if places[i] != before[i] and places[i] not in self._made}
+        self._watched.append(places)
+        outputs = self._plain(*inputs)
+        self._made = [_place(x) for x in outputs if getattr(x, "nbytes", 0)]
+        return outputs
+
+    def _free(self, outputs: list[Output]) -> bool:
+        """Whether nobody holds any of a set."""
+        return not any(x.held for x in outputs)
+
+    def _found(self, places: list[Any]) -> Captured | None:
+        """A graph that reads there, and writes what nobody holds."""
+        for k in range(len(self._graphs) - 1, -1, -1):
+            captured = self._graphs[k]
+            if captured.places == places and self._free(captured.outputs):
+                self._graphs.append(self._graphs.pop(k))
+                return captured
+        return None
+
+    def _anew(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured | None:
+        """Another graph, if that may pay."""
+        if self._captures > 8 + self._launches // LAUNCHES or not self.shared.lock.acquire(blocking=False):
+            return None
+        try:
+            self._settle(places, inputs)
+            return self._capture(places, inputs)
+        except Exception as error:  # of whatever kind: without a graph it is said, or goes well
+            dump(partial("no CUDA graph of this program: {}".format, error))
+            self._forget()
+            self._refused = True
+            return None
+        finally:
+            self._captures += 1
+            self.shared.lock.release()
+
+    def _settle(self, places: list[Any], inputs: tuple[Any, ...]) -> None:
+        """Inputs that turn out to move are copied from now on, and so are outputs that are held for long."""
+        own = {_place(x.array) for each in self._sets for x in each}
+        seen = [{each.places[i] for each in self._graphs} - own for i in range(len(places))]
+        most = [1 if x.nbytes < LARGE else MOST_PLACES for x in inputs]
+        moving = {i for i, at in enumerate(places) if seen[i] and len(seen[i] | {at} - own) > most[i]}
+        if moving:
+            self._moving |= moving
+            self._forget()
+            for i in moving:
+                places[i] = None
+        if len(self._sets) == MOST_SETS and not any(map(self._free, self._sets)):
+            counts = [sum(x.held for x in each) for each in zip(*self._sets, strict=True)]
+            self._copied |= {j for j, count in enumerate(counts) if count > 1}
+            self._forget()
+        if len(self._graphs) == MOST_GRAPHS:
+            del self._graphs[0]
+
+    def _capture(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured:
+        empty = self.cupy.ndarray
+        for i in self._moving - self._staged.keys():
+            self._staged[i] = empty(inputs[i].shape, inputs[i].dtype)
+        outputs = next(filter(self._free, self._sets), None)
+        if outputs is None:
+            outputs = [Output(empty(shape, dtype)) for shape, dtype in self._types]
+            self._sets.append(outputs)
+        read = [self._staged.get(i, x) for i, x in enumerate(inputs)]
+        graph = self.shared.capture(self._plain, self._aim, read, [x.array for x in outputs])
+        self._graphs.append(Captured(graph, places, outputs))
+        return self._graphs[-1]
 
 
 def _place(x: Any) -> Any:

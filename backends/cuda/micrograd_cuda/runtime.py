@@ -238,8 +238,7 @@ class CuPyRuntime:
 
         def run(x: Any, y: Any, out: Any) -> None:
             library, handle = (captured and captured.get(threading.get_ident())) or (cublas, handle_of())
-            if kind in HALVES:  # the handle is CuPy's, whose other users set modes of their own
-                library.setMathMode(handle, FULL_SUMS)
+            library.setMathMode(handle, FULL_SUMS)  # the handle is CuPy's, whose other users set modes of their own
             if x.__class__ is not int:
                 x, y, out = map(address, (x, y, out))
             for first, second, to in starts:
@@ -301,4 +300,3 @@ class CuPyRuntime:
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT
 FULL_SUMS: Final = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum are not rounded to halves
-HALVES: Final = (TYPE["float16"], TYPE["bfloat16"])

@@ -21,7 +21,7 @@ from micrograd_core.errors import OutOfMemory
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_core.support.signatures import Parameters
 from micrograd_cuda import linalg, transfer
-from micrograd_cuda.graphs import GRAPHS, Graphed
+from micrograd_cuda.graphs import GRAPHS, Graphed, Graphs
 from micrograd_cuda.kernels import table
 from micrograd_cuda.namespace import Namespace
 from micrograd_cuda.nests import function
@@ -82,12 +82,12 @@ class CUDABackend(ArrayAPIBackend):
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
         self._upload, self._download = self.guarded(self.uploads.upload), self.guarded(self.uploads.download)
-        self.graphs = os.environ.get(GRAPHS) == "1"
+        self.graphs, self.shared = os.environ.get(GRAPHS) != "0", Graphs(self)
         self._idle: list[Any] = []  # streams to use again: the pool keeps memory apart for each
 
     def compile(self, program: Program) -> Callable[..., Any]:
-        """With fewer launches; as a graph if that is asked for."""
-        return self.guarded(Graphed(self, program) if self.graphs else function(self, program))
+        """With fewer launches, and as a graph when it is called again and again."""
+        return self.guarded(Graphed(self, program) if self.graphs and program.types else function(self, program))
 
     @classmethod
     def open(cls, index: int) -> CUDABackend:
@@ -118,7 +118,8 @@ class CUDABackend(ArrayAPIBackend):
             known = {"_kernel": kernel, "_exhausted": exhausted, "_holding": holding, "_backend": self}
             lines = (
                 f"try: _result = _kernel({parameters.given()})",
-                "except _exhausted as _error: raise _backend.out_of_memory(_error) from _error",
+                "except _exhausted as _error:",
+                f"    _result = _backend.with_less(_error, _kernel, {parameters.given()})",
                 f"if _holding: _backend.hold(({', '.join([*parameters.positional, ''])}))",
                 "return _result",
             )
@@ -128,7 +129,7 @@ class CUDABackend(ArrayAPIBackend):
             try:
                 result = kernel(*operands, **params)
             except exhausted as error:
-                raise self.out_of_memory(error) from error
+                result = self.with_less(error, kernel, *operands, **params)
             if holding:
                 self.hold(operands)
             return result
@@ -150,10 +151,15 @@ class CUDABackend(ArrayAPIBackend):
 
         return placed
 
-    def out_of_memory(self, error: Exception) -> OutOfMemory:
-        """With what was asked, and what the pool holds."""
+    def with_less(self, error: Exception, kernel: Callable[..., Any], *operands: Any, **params: Any) -> Any:
+        """When memory ran out: again, with what graphs had of it; or an error that tells what there is."""
+        while self.shared.drop():
+            try:
+                return kernel(*operands, **params)
+            except self.cupy.cuda.memory.OutOfMemoryError as found:
+                error = found
         figures = self.memory()
-        return OutOfMemory(self.device, asked_bytes(str(error)), figures["in_use"], figures["reserved"])
+        raise OutOfMemory(self.device, asked_bytes(str(error)), figures["in_use"], figures["reserved"]) from error
 
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -214,8 +220,9 @@ class CUDABackend(ArrayAPIBackend):
             return {"in_use": int(self.pool.used_bytes()), "reserved": int(self.pool.total_bytes())}
 
     def release_memory(self) -> None:
-        """The pool's free blocks, pinned ones too, back to the driver."""
+        """Graphs, which are captured anew, and the pool's free blocks, pinned ones too, back to the driver."""
         with self.cupy.cuda.Device(self.index):
+            self.shared.drop()
             self.pool.free_all_blocks()
         self.uploads.release()
 
