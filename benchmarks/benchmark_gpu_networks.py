@@ -1,4 +1,4 @@
-"""Layers and whole training steps on a GPU: micrograd eager, under `jit` and as CUDA graphs, beside torch.
+"""Layers and whole training steps on a GPU: micrograd eager, under `jit`, and that without CUDA graphs, beside torch.
 
     python benchmarks/benchmark_gpu_networks.py --out benchmarks/results
 
@@ -176,10 +176,10 @@ class MicrogradJit(Micrograd):
         vars(self._functions).update(vars(self))
 
 
-class MicrogradGraphs(MicrogradJit):
-    """Under `jit`, as MICROGRAD_CUDA_GRAPHS=1 has it."""
+class MicrogradLaunches(MicrogradJit):
+    """Under `jit`, as MICROGRAD_CUDA_GRAPHS=0 has it: one launch after the other."""
 
-    name = "micrograd-graphs"
+    name = "micrograd-launches"
 
 
 class Torch(OnDevice, peers.Torch):
@@ -209,9 +209,9 @@ class Torch(OnDevice, peers.Torch):
             self.library.cuda.synchronize()
 
 
-WARMING = 6
-"""Calls before any is timed: programs are captured as graphs at the third and the fourth."""
-PEERS = (Micrograd, MicrogradJit, MicrogradGraphs, Torch)
+WARMING = 10
+"""Calls before any is timed: programs are captured as graphs from the fourth on, a training step at three calls."""
+PEERS = (Micrograd, MicrogradJit, MicrogradLaunches, Torch)
 
 
 def on_stream(peer: Any) -> str:
@@ -221,16 +221,16 @@ def on_stream(peer: Any) -> str:
 
 @contextmanager
 def graphs(peer: Any) -> Iterator[None]:
-    """Programs of a device are captured while a peer that asks for it computes."""
-    backend = mg.Device(peer.place).kernels.backend if isinstance(peer, MicrogradGraphs) else None
-    if backend is None:
-        yield
-        return
-    before, backend.graphs = getattr(backend, "graphs", False), True
+    """No program of a device is captured while a peer that wants none computes."""
+    backend = mg.Device(peer.place).kernels.backend if isinstance(peer, MicrogradLaunches) else None
+    before = getattr(backend, "graphs", False)
     try:
+        if before:
+            backend.graphs = False
         yield
     finally:
-        backend.graphs = before
+        if before:
+            backend.graphs = True
 
 
 # ── timing ───────────────────────────────────────────────────────────────────────────────────────────────────
