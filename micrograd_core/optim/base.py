@@ -309,6 +309,7 @@ class Optimizer:
                 groups.setdefault((p._kernels, p.dtype, phase), []).append((i, p, way, new))
             else:
                 update = self._update_parts if p.dtype.is_complex else self._updated
+                update = self._update_wide if p.dtype.itemsize == 2 else update
                 handle = update(p._kernels, p._handle, way, new)
                 p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
         for (k, _, _), group in groups.items():
@@ -366,6 +367,11 @@ class Optimizer:
         parts = state["parts"] = {name: own.copy() for name, own in _parts(state, True).items()}
         both = zip((k.real, k.imag), parts.values(), strict=True)
         return k.complex(*(self._updated(k, part(p), part(g), own) for part, own in both))
+
+    def _update_wide(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
+        """`_updated` of half precision in float32, as what is kept is: a running mean would stand still."""
+        moved = self._updated(k, k.astype(p, dtype=float32), k.astype(g, dtype=float32), state)
+        return k.astype(moved, dtype=k.dtype(p))
 
     def update_together(self, kernel: Any, params: list[Any], grads: list[Any], states: list[Any]) -> list[Any]:
         """Compute new parameters of one device, dtype and number of steps, by the device's kernel `together`.
@@ -502,7 +508,8 @@ class Optimizer:
                 if name == "step":
                     own[name] = int(state[full])
                     continue
-                x = asarray(state[full], dtype=REAL_OF.get(p.dtype, p.dtype), device=p.device, copy=True)
+                dtype = float32 if p.dtype.itemsize == 2 else REAL_OF.get(p.dtype, p.dtype)
+                x = asarray(state[full], dtype=dtype, device=p.device, copy=True)
                 own[name] = x._handle
                 wanted = () if name in rule.scalars else p.shape
                 faults += [f"{full!r} has shape {x.shape}, not {wanted}"] * (x.shape != wanted)

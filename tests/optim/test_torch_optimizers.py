@@ -553,3 +553,30 @@ def test_an_ensemble_under_vmap() -> None:
         nn.stack_modules([nn.Linear(1, 1), nn.Tanh()])
     with pytest.raises(ShapeError, match="the networks differ"):
         nn.stack_modules([nn.Linear(1, 1), nn.Linear(1, 2)])
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_half_precision_is_stepped_and_kept_in_float32(name: str, dtype: str, jitted: bool) -> None:
+    """As float32 would be, from the same numbers; also when it is loaded again."""
+    rng, make = np.random.default_rng(0), getattr(optim, name)
+    p = Tensor(rng.normal(size=7).astype("float32"), requires_grad=False).astype(dtype).requires_grad_()
+    wide = p.detach().astype("float32").requires_grad_()
+    rule, exact = make([p], lr=0.01), make([wide], lr=0.01)
+    step = jit(rule.step) if jitted else rule.step
+    for i in range(60):
+        g = asarray(rng.normal(size=7).astype("float32") + 2.0, dtype=dtype)
+        p.grad, wide.grad = g, g.astype("float32")
+        step()
+        exact.step()
+        np.testing.assert_array_equal(
+            p.detach().astype("float32").numpy(), wide.detach().astype(dtype).astype("float32").numpy()
+        )
+        with mg.no_grad():
+            wide[...] = p.detach().astype("float32")
+        if i == 30:
+            other = make([p], lr=0.01)
+            other.load_state_dict(rule.state_dict())
+            rule, step = other, jit(other.step) if jitted else other.step
+    assert {x.dtype.name for x in rule.state_dict().values() if x.shape} == ({"float32"} if rule.keeps() else set())

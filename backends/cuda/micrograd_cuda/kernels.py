@@ -380,9 +380,10 @@ class Updates:
         return results
 
     def _states(self, params: list[Any], states: list[Any]) -> tuple[list[Any], bool]:
-        """The states, made if there are none yet: then nothing has to be read from them."""
+        """The states, made if there are none yet: then nothing has to be read from them. Of halves they are float32."""
         fresh = states[0] is None
-        return ([self.runtime.empty(p.shape, p.dtype) for p in params] if fresh else states), fresh
+        dtype = "float32" if params[0].dtype.itemsize == 2 else params[0].dtype
+        return ([self.runtime.empty(p.shape, dtype) for p in params] if fresh else states), fresh
 
     def sgd(
         self, params: list[Any], grads: list[Any], velocities: list[Any], *, lr: float, momentum: float,

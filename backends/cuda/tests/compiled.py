@@ -120,7 +120,8 @@ def adam(dtype: str) -> Row:
 
     def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
         given = [[abs(numbers(runtime, (size,), dtype, seed))] for seed in range(4)]
-        given[2:] = [[x.copy() for x in each] for each in given[2:]]
+        kept = "float64" if dtype == "float64" else "float32"
+        given[2:] = [[x.astype(kept)] for each in given[2:] for x in each]
         hyper = {"step": 0.1, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0, "shrink": 1.0}
         return lambda: k["adam_step"](*given, **hyper)
 

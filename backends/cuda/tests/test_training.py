@@ -134,6 +134,23 @@ def test_whatever_is_replaced_between_steps_is_what_is_stepped(seed: int) -> Non
                     np.testing.assert_allclose(np.asarray(x, "float64"), y, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("size", [3, 4096 + 5])
+def test_means_of_half_precision_are_kept_in_float32(dtype: str, size: int) -> None:
+    """An average of numbers that differ little from it would stand still in 8 bits."""
+    native = Device("played").kernels.backend.dtypes[dtype]
+    (p, g), moments = (x.astype(native) for x in arrays([(size,)] * 2, 0)), [None, None]
+    exact = [np.asarray(p, "float64"), 0.0, 0.0]
+    for _ in range(300):
+        (moved,), *kept = kernel()([p], [g], *([x] for x in moments), step=0.0, **HYPER)
+        moments = [x for (x,) in kept]
+        _, *exact[1:] = stepped(exact[0], np.asarray(g, "float64"), *exact[1:])
+    assert moved.dtype == native
+    assert [x.dtype for x in moments] == ["float32"] * 2
+    for x, y in zip(moments, exact[1:], strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4)
+
+
 def test_what_was_recorded_before_the_step_keeps_its_numbers() -> None:
     w = Tensor([2.0, 3.0], device="played")
     y = (w * w).sum()

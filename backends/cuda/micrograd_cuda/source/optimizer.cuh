@@ -1,4 +1,4 @@
-// Optimisers' updates of many tensors in one launch. Each block finds the tensor and the piece of it that it moves.
+// Optimisers' updates of many tensors in one launch; what is kept of each is wide. Each block finds the tensor and the piece of it that it moves.
 #include "common.cuh"
 
 constexpr int MOST = 48;         // tensors per launch: the table travels as a parameter, of at most 4 KiB
@@ -72,13 +72,13 @@ KERNEL void sgd(
 #pragma unroll
         for (int v = 0; v < V; ++v) g[v] += p[v] * static_cast<A>(decay);
         if (momentum != 0) {
-            if (!fresh) get<T>(table.state1[k], part, velocity);
+            if (!fresh) get<A>(table.state1[k], part, velocity);
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 velocity[v] = fresh ? g[v] : velocity[v] * static_cast<A>(momentum) + g[v] * static_cast<A>(1 - dampening);
                 g[v] = nesterov ? g[v] + velocity[v] * static_cast<A>(momentum) : velocity[v];
             }
-            set<T>(table.state1[k], part, velocity);
+            set<A>(table.state1[k], part, velocity);
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) p[v] -= g[v] * static_cast<A>(lr);
@@ -99,8 +99,8 @@ KERNEL void adam(
         get<T>(table.parameter[k], part, p);
         get<T>(table.gradient[k], part, g);
         if (!fresh) {
-            get<T>(table.state1[k], part, first);
-            get<T>(table.state2[k], part, second);
+            get<A>(table.state1[k], part, first);
+            get<A>(table.state2[k], part, second);
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -110,8 +110,8 @@ KERNEL void adam(
             p[v] = p[v] * static_cast<A>(shrink)
                 - static_cast<A>(step) * first[v] / (sqrt(second[v]) + static_cast<A>(eps));
         }
-        set<T>(table.state1[k], part, first);
-        set<T>(table.state2[k], part, second);
+        set<A>(table.state1[k], part, first);
+        set<A>(table.state2[k], part, second);
         set<T>(table.result[k], part, p);
     });
 }
