@@ -61,7 +61,7 @@ def numbers(x: Any) -> Any:
 
 
 def heads(pick: random.Random, rng: Any, shapes: list[tuple[int, ...]], dtype: str, gpu: Device) -> list[Tensor]:
-    """Leaves of those shapes (batch, heads, positions, features): alone, positions before heads, or beside each other."""
+    """Leaves (batch, heads, positions, features): each alone, positions before heads, or all beside each other."""
     kind, made = pick.choice(["alone", "positions", "packed"]), []
     for i, (batch, count, length, features) in enumerate(shapes):
         if kind == "alone":
@@ -69,7 +69,9 @@ def heads(pick: random.Random, rng: Any, shapes: list[tuple[int, ...]], dtype: s
         elif kind == "positions":
             x = tensor(rng.normal(size=(batch, length, count, features)), dtype, gpu).permute_dims((0, 2, 1, 3))
         else:
-            x = tensor(rng.normal(size=(batch, length, 3, count, features)), dtype, gpu)[:, :, i].permute_dims((0, 2, 1, 3))
+            x = tensor(rng.normal(size=(batch, length, 3, count, features)), dtype, gpu)[:, :, i].permute_dims(
+                (0, 2, 1, 3)
+            )
         x = x.detach()
         x.requires_grad = True
         made.append(x)
@@ -79,7 +81,9 @@ def heads(pick: random.Random, rng: Any, shapes: list[tuple[int, ...]], dtype: s
 def case(seed: int, gpu: Device, **fixed: Any) -> Case:
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     dtype = fixed.get("dtype") or pick.choice(["float16", "bfloat16"])
-    targets, sources = (fixed.get(name) or pick.choice([pick.randrange(1, 201), 64, 128]) for name in ("targets", "sources"))
+    targets, sources = (
+        fixed.get(name) or pick.choice([pick.randrange(1, 201), 64, 128]) for name in ("targets", "sources")
+    )
     features = fixed.get("features") or pick.choice(range(8, 129, 8) if ALL else [24, 64, 128])
     batch, count = pick.choice([1, 2]), pick.choice([1, 3])
     shared = pick.random() < 0.2  # heads that share key and value
@@ -88,7 +92,9 @@ def case(seed: int, gpu: Device, **fixed: Any) -> Case:
     kind = fixed.get("mask", pick.choice(["", "", "bools", "numbers"]))
     mask = None
     if kind:
-        of = pick.choice([(targets, sources), (batch, 1, 1, sources), (count, targets, 1), (batch, count, targets, sources)])
+        of = pick.choice(
+            [(targets, sources), (batch, 1, 1, sources), (count, targets, 1), (batch, count, targets, sources)]
+        )
         mask = rng.random(of) < 0.7
         if of[-2] > 1:
             mask[..., of[-2] // 2, :] = False  # a target that sees nothing
@@ -116,7 +122,9 @@ def exact(of: Case, g: Any = None) -> list[Any]:
     moved = of.g @ v.swapaxes(-1, -2)
     slopes = scale * weights * (moved - (moved * weights).sum(axis=-1, keepdims=True))
     found = [slopes @ k, slopes.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ of.g]
-    summed = [x if x.shape == own.shape else x.sum(axis=1, keepdims=True) for x, own in zip(found, of.arrays, strict=True)]
+    summed = [
+        x if x.shape == own.shape else x.sum(axis=1, keepdims=True) for x, own in zip(found, of.arrays, strict=True)
+    ]
     return [weights @ v, *summed]
 
 
