@@ -7,14 +7,14 @@
 #pragma once
 #include "common.cuh"
 
-// Targets, sources and features; heads along three axes; and of each operand the strides of these and of its rows, in
-// elements: of a mask those of its columns, too. Numbers for each target lie `pitch` apart for each head.
+// Targets, sources and features; heads along three axes; and of each operand the strides of these, of its rows and its
+// columns, in elements. Numbers for each target lie `pitch` apart for each head.
 struct Heads {
     int targets, sources, features, second, third, pitch;
-    int query[4], key[4], value[4], out[4], g[4], by_query[4], by_key[4], by_value[4], mask[5];
+    int query[5], key[5], value[5], out[5], g[5], by_query[5], by_key[5], by_value[5], mask[5];
 };
 struct Head { int index, first, second, third; };
-template <int COUNT> __device__ __forceinline__ Long place(const Head& head, const int (&strides)[COUNT]) {
+__device__ __forceinline__ Long place(const Head& head, const int (&strides)[5]) {
     return Long(head.first) * strides[0] + Long(head.second) * strides[1] + Long(head.third) * strides[2];
 }
 // The head and the tile of this block: the tiles of a head are neighbours, or with `apart` the heads of a tile.
@@ -259,12 +259,14 @@ KERNEL void attention(
         fetch<N, D, THREADS>(values, value + Long(start) * at.value[3], at.value[3], at.sources - start, at.features);
         fetched();
         Rows<TILES, N> s;
-        add_by_rows(s, left, keys);
+        const bool sees = !CAUSAL || start < own + TILES * 16;
+        if (sees) add_by_rows(s, left, keys);
         await();
         if (start + N < end) {
             fetch<N, D, THREADS>(keys, key + Long(start + N) * at.key[3], at.key[3], at.sources - start - N, at.features);
             fetched();
         }
+        if (!sees) continue;
         if (scores.hides(own, start + N))
             s.each([&](float& x, int, int, int row, int column) { scores.hide(x, own + row, start + column); });
         float fade[TILES][2], shift[TILES][2];
@@ -364,6 +366,7 @@ KERNEL void attention_query_gradient(
             fetch<N, D, THREADS>(values + (1 - stage) * N * PITCH<D>, value + Long(next) * at.value[3], at.value[3], at.sources - next, at.features);
             fetched();
         }
+        if (CAUSAL && start >= own + TILES * 16) continue;
         Rows<TILES, N> s, moved;
         add_by_rows(s, left, keys + stage * N * PITCH<D>);
         add_by_rows(moved, slope, values + stage * N * PITCH<D>);
@@ -422,6 +425,7 @@ KERNEL void attention_source_gradients(
     for (int start = begin; start < at.targets; start += N, stage = 1 - stage) {
         await();
         if (start + N < at.targets) fetch_targets(1 - stage, start + N);
+        if (CAUSAL && start + N <= own) continue;
         Rows<TILES, N> s, moved;
         add_by_rows(s, left, queries + stage * N * PITCH<D>);
         add_by_rows(moved, right, slopes + stage * N * PITCH<D>);
