@@ -12,7 +12,7 @@ from typing import Any, Final
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_cuda import geometry
 from micrograd_cuda.operands import Kernels, copied, element, is_number, name_of, place
-from micrograd_cuda.plans import planned
+from micrograd_cuda.plans import planned, span
 from micrograd_cuda.units import RESULT, Unit
 
 FEWEST: Final = 16
@@ -80,9 +80,11 @@ class Attention(Kernels):
     def _gradients(
         self, g: Any, out: Any, sums: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float
     ) -> Any:
-        """By query, key and value, each of which lies as that does."""
+        """By query, key and value: each lies as that does, or in C order where that is part of another array."""
         g, out = (x if self._fits(x) else copied(self.runtime, x) for x in (g, out))
-        by_query, by_key, by_value = found = tuple(self._like(x, out.shape[:-2]) for x in (query, key, value))
+        by_query, by_key, by_value = found = tuple(
+            self._like(x, out.shape[:-2], whole=True) for x in (query, key, value)
+        )
         of, dots = (query, key, value, out, g, *found), self.runtime.empty(sums.shape, sums.dtype)
         given = by_query, dots, sums, g, out
         self._launch("attention_query_gradient", query.shape[-2], given, of, mask, is_causal, scale)
@@ -97,10 +99,10 @@ class Attention(Kernels):
         places = (*steps, self.runtime.address(x))
         return bool(near and x.size and x.strides[-1] == x.dtype.itemsize and not any(each % 16 for each in places))
 
-    def _like(self, x: Any, batch: Shape) -> Any:
-        """Fresh memory for a result of those heads, with axes in the order in which those of `x` lie."""
-        shape, axes = (*batch, *x.shape[-2:]), [*range(len(batch) + 1)]
-        if len(x.shape) == len(shape):
+    def _like(self, x: Any, batch: Shape, *, whole: bool = False) -> Any:
+        """Fresh memory for those heads, its axes in the order in which those of `x` lie; of a `whole` one only."""
+        shape, axes, (first, end) = (*batch, *x.shape[-2:]), [*range(len(batch) + 1)], span(x, self.runtime.address)
+        if len(x.shape) == len(shape) and (end - first == x.nbytes or not whole):
             axes.sort(key=lambda axis: -abs(x.strides[axis]))
         made = self.runtime.empty((*(shape[axis] for axis in axes), shape[-1]), x.dtype)
         return made.transpose(*sorted(range(len(axes)), key=axes.__getitem__), len(axes))
