@@ -35,9 +35,8 @@ __device__ __forceinline__ unsigned shared_address(const void* x) {
     return static_cast<unsigned>(__cvta_generic_to_shared(x));
 }
 // 16 bytes on their way into shared memory; zeros where they are not `there`.
-__device__ __forceinline__ void fetch_pack(void* to, const void* from, bool there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
-        "r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
+__device__ __forceinline__ void fetch_pack(unsigned to, const void* from, bool there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 __device__ __forceinline__ void fetched() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // All that was fetched has come, to all threads, and what they did before is done.
@@ -50,13 +49,15 @@ template <int ROWS, int D, int THREADS, class T>
 __device__ __forceinline__ void fetch(T* to, const T* from, int stride, int rows, int features) {
     constexpr int PACKS = D / 8, STEP = THREADS / PACKS;
     const int first = static_cast<int>(threadIdx.x) / PACKS, column = static_cast<int>(threadIdx.x) % PACKS * 8;
-    if (first >= STEP) return;
+    if (THREADS % PACKS != 0 && first >= STEP) return;
+    const int end = column < features ? rows : 0;
+    const unsigned start = shared_address(to + first * PITCH<D> + column);
+    from += first * stride + column;
 #pragma unroll
-    for (int i = 0; i < (ROWS + STEP - 1) / STEP; ++i) {
-        const int row = first + i * STEP;
-        if (ROWS % STEP != 0 && row >= ROWS) break;
-        const bool there = row < rows && column < features;
-        fetch_pack(to + row * PITCH<D> + column, there ? from + row * stride + column : from, there);
+    for (int row = 0; row < ROWS; row += STEP) {
+        if (ROWS % STEP != 0 && first + row >= ROWS) break;
+        fetch_pack(start + row * PITCH<D> * 2, from, first + row < end);
+        from += STEP * stride;
     }
 }
 
@@ -287,7 +288,10 @@ KERNEL void attention(
             x = flushed_power_of_two(x * scores.factor() - shift[t][half]);
             total[t][half] += x;
         });
-        c.scale(fade);
+        bool fades = false;  // later, most of the time, nothing does
+#pragma unroll
+        for (int i = 0; i < TILES * 2; ++i) fades |= fade[i / 2][i % 2] != 1.0f;
+        if (__any_sync(0xFFFFFFFFu, fades)) c.scale(fade);
         add_by_columns(c, s, values);
     }
 #pragma unroll
@@ -410,8 +414,9 @@ KERNEL void attention_source_gradients(
     const auto fetch_targets = [&](int stage, int start) {
         fetch<N, D, THREADS>(queries + stage * N * PITCH<D>, query + Long(start) * at.query[3], at.query[3], at.targets - start, at.features);
         fetch<N, D, THREADS>(slopes + stage * N * PITCH<D>, g + Long(start) * at.g[3], at.g[3], at.targets - start, at.features);
-        for (int i = static_cast<int>(threadIdx.x); i < N / 2; i += THREADS)
-            fetch_pack(facts + stage * 2 * N + i * 4, i < N / 4 ? sums + start + i * 4 : dots + start + i * 4 - N, true);
+        const int i = static_cast<int>(threadIdx.x);
+        if (i < N / 2)
+            fetch_pack(shared_address(facts + stage * 2 * N + i * 4), i < N / 4 ? sums + start + i * 4 : dots + start + i * 4 - N, true);
         fetched();
     };
     fetch<ROWS, D, THREADS>(keys, key + place(head, at.key) + Long(from) * at.key[3], at.key[3], at.sources - from, at.features);
