@@ -61,7 +61,7 @@ parallel=()
 pytest=("$python" -m pytest -q --tb=short -p no:cacheprovider -p no:benchmark -o filterwarnings=default)
 sanitized=(backends/cuda/tests/test_{gpu,rows,linear,cudnn,remembered,linalg,special_values}.py
   backends/cuda/tests/test_channels.py::test_batch_norm_and_its_gradients)
-own=("${sanitized[@]%::*}" backends/cuda/tests/test_{attention,pooling}.py)
+own=("${sanitized[@]%::*}" backends/cuda/tests/test_{attention,fused_attention,pooling}.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \

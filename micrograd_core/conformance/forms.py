@@ -132,12 +132,14 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
             "rms_norm_gradient"
         ),
         "a matrix singular to the last digit": MATRICES,
+        "differences of products that are equal but for a rounding": "attention_gradients",
         "differences of activations that are subnormal themselves": SEQUENCES,
     },
     "huge": {
         "sums and squares leave the range on the way, or are scaled first": (
             "avg_pool1d avg_pool2d avg_pool3d var std matmul linear log_softmax softmax_gradient cross_entropy "
-            "attention_weights attention_weights_gradient standardize batch_norm batch_norm_weight_gradient "
+            "attention_weights attention_weights_gradient scaled_dot_product_attention attention_gradients standardize "
+            "batch_norm batch_norm_weight_gradient "
             f"cross_entropy_gradient nll_loss rms_norm_gradient rms_norm_weight_gradient "
             f"{CONVOLUTIONS} {SEQUENCES} {FOURIER} {MATRICES} {VALUES} {SUMS}"
         )

@@ -49,8 +49,9 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     kind, kernels, dtype, operands = prepare(op, operands)
     recorded = [x for x in operands if x.__class__ is kind and x._record is not None]
     records = bool(recorded) and op.differentiable and records_at(kernels.depth)
-    if op.gradient is None and op.compose is not None and records:
-        made = op.compose(Recorded.of(kind, kernels), *operands, **params)
+    if (op.gradient is None or op.fused) and op.compose is not None and records:
+        made = _fused(op, kernels, dtype, operands, params) if op.fused else None
+        made = op.compose(Recorded.of(kind, kernels), *operands, **params) if made is None else made
         return made if op.parts is None else op.parts(*made)
     handles = [x._handle if x.__class__ is kind else x for x in operands]
     try:
@@ -68,6 +69,18 @@ def apply(op: Op, operands: tuple[Any, ...], params: dict[str, Any] = NO_PARAMS)
     if op.view:
         share_view(operands[0], out, op, params)
     return out
+
+
+def _fused(op: Op, kernels: Any, dtype: DType, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """What the device's own kernel gives, recorded; ``None`` where it declines the call, or an operand has no rule."""
+    kind = operands[0].__class__
+    if kernels.depth or any(operands[i].__class__ is kind and operands[i]._record is not None for i in op.separate):
+        return None
+    handles = [x._handle if x.__class__ is kind else x for x in operands]
+    handle = kernels.attempt(op.name, *handles, **params)
+    if handle is NotImplemented:
+        return None
+    return wrap(kind, handle, kernels, dtype, _record(op, kernels, params, handle, operands, handles))
 
 
 def _taken_apart(kind: type[BaseTensor], made: Parts, kernels: Any, record: Record | None) -> Parts:

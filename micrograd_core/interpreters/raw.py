@@ -176,6 +176,11 @@ class Kernels:
         """Whether the device has a kernel of its own for an operation."""
         return name in CORE_KERNELS or (self.provides(TABLE[name]) and self.backend.kernel(name) is not None)
 
+    def attempt(self, name: str, *operands: Any, **params: Any) -> Any:
+        """What the device's own kernel gives; ``NotImplemented`` where there is none, or it declines."""
+        kernel = self.backend.kernel(name)
+        return NotImplemented if kernel is None else kernel(*operands, **params)
+
     def dtype(self, x: Any) -> DType:
         """The core dtype of a handle."""
         return self._core[x.dtype]

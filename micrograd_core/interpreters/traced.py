@@ -283,6 +283,12 @@ class TracedTable(Kernels):
         """As on the device."""
         return self.root_below.is_native(name)
 
+    def attempt(self, name: str, *operands: Any, **params: Any) -> Any:
+        """A step, where the device has a kernel that takes it."""
+        given = [x.real if x.__class__ is Traced else x for x in operands]
+        declined = self.root_below.attempt(name, *given, **params) is NotImplemented
+        return NotImplemented if declined else getattr(self, name)(*operands, **params)
+
     def _constant(self, values: Any, shape: Shape, dtype: Any, text: str) -> Any:
         real = self.root_below.constant(values, shape, dtype)
         return self.recorder.input(("constant", real), real)

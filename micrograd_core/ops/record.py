@@ -155,6 +155,9 @@ class Op:
         Dtype kinds of the operands that promote together, or of each operand.
     separate : tuple of int
         Operands that take no part in promotion (conditions, indices).
+    fused : bool
+        The gradient is that of a device's own kernel, which takes all at once; where there is none for a call, or a
+        separate operand has a gradient, too, the composition is differentiated.
     optional : tuple of float
         The scalars that stand for the last operands where a call leaves them out, or gives ``None``. Their names are
         those in the signature of `parameters`.
@@ -231,6 +234,7 @@ class Op:
     operands: Any = None
     accepts: frozenset[str] | tuple[frozenset[str], ...] = NUMERIC
     separate: tuple[int, ...] = ()
+    fused: bool = False
     optional: tuple[float, ...] = ()
     result: str | Callable[..., DType] | tuple[str | Callable[..., DType], ...] = SAME
     kind: str = ""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from micrograd_core.adapters.array_api import adjustments
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_cuda import gemm, geometry
+from micrograd_cuda.attention import Attention
 from micrograd_cuda.channels import Norms
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.indexing import Indexing
@@ -64,11 +65,12 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     found["reshape"], found["permute_dims"] = reshape(copy), lambda x, *, axes: x.transpose(axes)
     found |= rows.table()
     norms, indexing = Norms(xp, runtime, reductions, rows, found), Indexing(xp, runtime)
-    windows = Windows(xp, runtime)
+    windows, attention = Windows(xp, runtime), Attention(xp, runtime)
     convolution = Convolution(xp, runtime, multiply_matrices, found["add"], windows, precision)
     found |= norms.table() | Random(xp, runtime).table() | indexing.table() | windows.table() | convolution.table()
+    found |= attention.table()
     found |= {"sgd_step": Updates(runtime).sgd, "adam_step": Updates(runtime).adam}
-    owners = reductions, rows, multiply_matrices, norms, indexing, windows, convolution
+    owners = reductions, rows, multiply_matrices, norms, indexing, windows, convolution, attention
     runtime.owners = {type(each): each for each in (*owners, found["linear"])}
     if runtime.plans is not None:
         runtime.plans.precision = precision

@@ -11,7 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Final
 from weakref import ref
@@ -159,6 +159,11 @@ class CuPyRuntime:
         """A stream, and a thread: each may have a default stream of its own."""
         return self.cupy.cuda.get_current_stream().ptr, threading.get_ident()
 
+    @cached_property
+    def capability(self) -> int:
+        """Of the current device, the compute capability: 90."""
+        return int(self.cupy.cuda.Device().compute_capability)
+
     def counter(self) -> Any:
         """An unsigned 0 on the device that launches of this stream count with, and leave at 0. A graph has its own."""
         if threading.get_ident() in self._captured:
@@ -177,15 +182,17 @@ class CuPyRuntime:
         """
         launch = self._units.get(unit)
         if launch is None:
-            launch = self._units[unit] = self.bind_source(name_of_kernel(unit), text(unit), unit.block)
+            launch = self._units[unit] = self.bind_source(name_of_kernel(unit), text(unit), unit.block, unit.shared)
         return launch
 
-    def bind_source(self, name: str, source: str, threads: int) -> Launch:
+    def bind_source(self, name: str, source: str, threads: int, shared: int = 0) -> Launch:
         """Compile a source that is not a unit, and bind its kernel."""
-        function, block = self.compiled(source).get_function(name), (threads,)
+        function, block, driver = self.compiled(source).get_function(name), (threads,), self.cupy.cuda.driver
+        if shared:  # more than 48 KiB are to be asked for
+            driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
 
         def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
-            function(grid, block, arguments)
+            function(grid, block, arguments, shared)
 
         return launch
 

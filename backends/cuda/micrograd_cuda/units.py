@@ -72,6 +72,7 @@ class Unit(NamedTuple):
     family: str
     arguments: tuple[str, ...]  # of the template, in its order
     block: int = BLOCK  # threads per block; the compiler may count on it
+    shared: int = 0  # bytes of shared memory beside what the sources declare
 
     @property
     def parameters(self) -> list[str]:

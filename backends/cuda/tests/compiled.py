@@ -52,6 +52,23 @@ def along_rows(name: str, operands: int, columns: int, dtype: str, count: int = 
     return Row(f"{name}{kind}, {dtype}", count * columns, work)
 
 
+def attention(gradient: bool) -> Row:
+    """Of causal heads of 256 positions and 64 features; or its gradients, after it."""
+    shape = (1, 2, 256, 64)
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        query, key, value, g = (numbers(runtime, shape, "bfloat16", seed) for seed in range(4))
+        params = {"is_causal": True, "scale": 0.125}
+        forward = lambda: k["scaled_dot_product_attention"](query, key, value, 0.0, **params)  # noqa: E731
+        if not gradient:
+            return forward
+        out = forward()
+        return lambda: k["attention_gradients"](g, out, query, key, value, 0.0, **params)
+
+    name = "attention_gradients" if gradient else "scaled_dot_product_attention"
+    return Row(f"{name}, bfloat16", math.prod(shape), work)
+
+
 def of_images(name: str, operands: int, dtype: str, shape: tuple[int, ...], pooled: int = 1, **params: Any) -> Row:
     """Of a batch; of two operands the first is as large as what is pooled."""
 
@@ -161,6 +178,8 @@ def rows() -> Iterator[Row]:
         yield drawn("random_uniform", dtype)
         yield drawn("random_normal", dtype)
         yield adam(dtype)
+    yield attention(False)
+    yield attention(True)
 
 
 HEAD: Final = (

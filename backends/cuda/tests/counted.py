@@ -35,7 +35,9 @@ class Counts(NamedTuple):
 
 
 class CountedRuntime(HostRuntime):
-    """As its base, but that each unit is compiled for `architecture`, and translated."""
+    """As its base, but that each unit is compiled for `architecture`, and translated: tensor cores, too."""
+
+    capability = 90
 
     def __init__(self, architecture: str = "sm_90") -> None:
         super().__init__()
@@ -46,14 +48,14 @@ class CountedRuntime(HostRuntime):
     def bind(self, unit: Unit) -> Callable[..., None]:
         if unit not in self._bound:
             types = [part.rsplit(" ", 1)[0] for part in unit.parameters]
-            self._bound[unit] = self._translated(name_of_kernel(unit), units.text(unit), unit.block, types)
+            self._bound[unit] = self._translated(name_of_kernel(unit), units.text(unit), unit.block, types, unit.shared)
         return self._bound[unit]
 
     def bind_source(self, name: str, source: str, threads: int) -> Callable[..., None]:
         """A kernel that takes a table."""
         return self._translated(name, source, threads, ["const Table"])
 
-    def _translated(self, name: str, text: str, block: int, types: list[str]) -> Callable[..., None]:
+    def _translated(self, name: str, text: str, block: int, types: list[str], dynamic: int = 0) -> Callable[..., None]:
         made = nvrtc.compile_text(text, self.architecture, OPTIONS)
         FOLDER.mkdir(exist_ok=True)
         # Compiled more slowly than it runs: gcc is not to optimise.
@@ -69,7 +71,7 @@ class CountedRuntime(HostRuntime):
             values = [self._value(*each) for each in zip(arguments, wanted, types, strict=False)]
             pointers = (ctypes.c_void_p * count)(*(ctypes.addressof(value) for value in values))
             counted[:] = [0, 0, 0]
-            failure = run((ctypes.c_uint * 6)(*grid, 1, block, 1, 1), ctypes.c_size_t(0), shared, pointers)
+            failure = run((ctypes.c_uint * 6)(*grid, 1, block, 1, 1), ctypes.c_size_t(dynamic), shared, pointers)
             assert failure is None, failure
             for memory, end in self._recent:
                 assert memory[end : end + len(BEYOND)].tobytes() == BEYOND, f"{name} wrote beyond the end of an array"

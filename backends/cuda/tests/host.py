@@ -102,6 +102,8 @@ class Struct(bytes):
 class HostRuntime:
     """Arrays are NumPy's. Every launch checks the number and the sizes of its arguments."""
 
+    capability = 0  # there are no tensor cores
+
     def __init__(self) -> None:
         self._bound: dict[Unit, Callable[..., None]] = {}
         self._recent: deque[tuple[Any, int]] = deque(maxlen=8)  # memory, and where its array ends

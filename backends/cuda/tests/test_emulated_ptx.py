@@ -546,3 +546,70 @@ def test_instructions_and_bytes_are_counted_if_asked_for(folder: Path, shared: A
     assert not library.kernel_test((ctypes.c_uint * 6)(1, 1, 1, 8, 1, 1), ctypes.c_size_t(0), memory, parameters)
     counted = list((ctypes.c_uint64 * 3).in_dll(library, "counted"))
     assert counted == [8 * (1 + 2 + 5 + 1), 8 * (16 + 4), 2 + 8 * 4]  # of eight threads one stores
+
+
+# ── tensor cores ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_matrices_of_halves_are_read_by_a_warp(turned: bool, launch: Any) -> None:
+    """Lane i points to row i of four matrices below each other; it gets two neighbours of row i / 4 of each."""
+    body = f"""
+    mad.wide.u32 %d3, %r31, 16, %d0; ld.global.v4.u32 {{%r0, %r1, %r2, %r3}}, [%d3];
+    mov.u32 %r4, some; mad.lo.u32 %r4, %r31, 16, %r4;
+    st.shared.v4.u32 [%r4], {{%r0, %r1, %r2, %r3}};
+    bar.sync 0;
+    ldmatrix.sync.aligned.m8n8.x4{".trans" * turned}.shared.b16 {{%r5, %r6, %r7, %r8}}, [%r4];
+    mad.wide.u32 %d3, %r31, 16, %d1; st.global.v4.u32 [%d3], {{%r5, %r6, %r7, %r8}};"""
+    x, out = np.arange(4 * 8 * 8, dtype="uint16").reshape(4, 8, 8), np.zeros((32, 4, 2), "uint16")
+    assert launch(kernel(body, 2, ".shared .align 16 .b8 some[512];\n"), x, out, block=32) is None
+    wanted = (x.swapaxes(1, 2) if turned else x).reshape(4, 32, 2)
+    np.testing.assert_array_equal(out, wanted.swapaxes(0, 1))
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_tensor_cores_multiply_halves_and_add_in_float32(kind: str, launch: Any) -> None:
+    """Lanes hold fragments: of rows lane / 4 and 8 more, of columns twice lane % 4 and the next, and 8 more."""
+    body = f"""
+    mad.wide.u32 %d4, %r31, 16, %d0; ld.global.v4.u32 {{%r0, %r1, %r2, %r3}}, [%d4];
+    mad.wide.u32 %d4, %r31, 8, %d1; ld.global.v2.u32 {{%r4, %r5}}, [%d4];
+    mad.wide.u32 %d4, %r31, 16, %d2; ld.global.v4.f32 {{%f0, %f1, %f2, %f3}}, [%d4];
+    mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32
+        {{%f0, %f1, %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}};
+    mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32
+        {{%f0, %f1, %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}};
+    st.global.v4.f32 [%d4], {{%f0, %f1, %f2, %f3}};"""
+    rng = np.random.default_rng(0)
+    x, y, c = (rng.integers(-8, 9, shape) / 4 for shape in ((16, 16), (16, 8), (16, 8)))
+    lane, i = np.arange(32)[:, None], np.arange(8)
+    rows, columns = lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8
+    left, right = x[rows, columns], y[(lane % 4 * 2 + i % 2 + i // 2 * 8)[:, :4], lane // 4]
+    at = (lane // 4 + i // 2 * 8)[:, :4], (lane % 4 * 2 + i % 2)[:, :4]
+
+    def bits(a: Any) -> Any:
+        return a.astype("float16") if kind == "f16" else (a.astype("float32").view("uint32") >> 16).astype("uint16")
+
+    out = c[at].astype("float32")
+    assert launch(kernel(body, 3), np.ascontiguousarray(bits(left)), bits(right), out, block=32) is None
+    np.testing.assert_array_equal(out, (c + 2 * (x @ y))[at])
+
+
+def test_what_is_fetched_is_there_when_it_is_waited_for(launch: Any) -> None:
+    """Of two groups the first; of 16 bytes eight, and zeros behind them."""
+    body = """
+    mov.u32 %r4, some;
+    cp.async.cg.shared.global [%r4], [%d0], 16, 8;
+    cp.async.commit_group;
+    cp.async.cg.shared.global [%r4+16], [%d0], 16;
+    cp.async.commit_group;
+    cp.async.wait_group 1;
+    ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r4]; st.global.v4.u32 [%d1], {%r5, %r6, %r7, %r8};
+    ld.shared.u32 %r9, [%r4+16]; st.global.u32 [%d1+16], %r9;
+    cp.async.wait_group 0;
+    ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r4+16]; st.global.v4.u32 [%d1+32], {%r5, %r6, %r7, %r8};"""
+    x, out = np.arange(1, 5, dtype="uint32"), np.zeros(12, "uint32")
+    padded = np.zeros(8, "uint32")
+    start = -padded.ctypes.data % 16 // 4
+    padded[start : start + 4] = x
+    assert launch(kernel(body, 2, ".shared .align 16 .b8 some[64];\n"), padded[start:], out) is None
+    assert list(out) == [1, 2, 0, 0, 0xFFFFFFFF, 0, 0, 0, 1, 2, 3, 4]

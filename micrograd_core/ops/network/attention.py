@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.core.matmul import transposed
-from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, Array, Handle, Op, Sample, Table
+from micrograd_core.ops.record import BOOLEAN, FLOATING, INTEGER, SAME, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls, in_float32, is_scalar
 from micrograd_core.ops.tangents import linear
 
@@ -84,12 +86,47 @@ def _attention_parameters(
     return {"is_causal": bool(is_causal), "scale": float(scale) if scale is not None else (shapes[0][-1] or 1) ** -0.5}
 
 
-def _attention(k: Table, query: Handle, key: Any, value: Handle, mask: Any, *, is_causal: bool, scale: float) -> Handle:
-    """``softmax(scale * query @ key.T + mask) @ value``; 0 for a target that sees nothing, rather than 0 / 0."""
+def _weights(k: Table, query: Handle, key: Any, mask: Any, scale: float, is_causal: bool) -> Handle:
     scores = k.matmul(k.multiply(query, scale), transposed(k, key))
     if not is_scalar(mask) and k.dtype(mask) is not bool_:
         mask = k.astype(mask, dtype=scores.dtype)
-    return k.matmul(k.attention_weights(scores, mask, is_causal=is_causal), value)
+    return k.attention_weights(scores, mask, is_causal=is_causal)
+
+
+def _attention(k: Table, query: Handle, key: Any, value: Handle, mask: Any, *, is_causal: bool, scale: float) -> Handle:
+    """``softmax(scale * query @ key.T + mask) @ value``; 0 for a target that sees nothing, rather than 0 / 0."""
+    return k.matmul(_weights(k, query, key, mask, scale, is_causal), value)
+
+
+class AttentionGradients(NamedTuple):
+    """Of query, key and value."""
+
+    query: Any
+    key: Any
+    value: Any
+
+
+def _attention_gradients(
+    k: Table, g: Handle, out: Handle, query: Handle, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float
+) -> AttentionGradients:
+    """A slope of the softmax is ``weight * (g @ value.T - sum(g * out))``: the sum over sources is one over outputs."""
+    weights = _weights(k, query, key, mask, scale, is_causal)
+    common = k.sum(k.multiply(g, out), axis=(len(out.shape) - 1,), keepdims=True)
+    slopes = k.multiply(weights, k.multiply(k.subtract(k.matmul(g, transposed(k, value)), common), scale))
+    by_key = k.matmul(transposed(k, slopes), query)
+    return AttentionGradients(k.matmul(slopes, key), by_key, k.matmul(transposed(k, weights), g))
+
+
+def _attention_rules(asked: Sequence[bool]) -> tuple[Any, ...]:
+    """Query, key and value have theirs at once; a mask has none, and where it wants one the composition is recorded."""
+    made: list[Any] = []
+
+    def part(i: int, k: Table, g: Handle, out: Handle, *operands: Any, **params: Any) -> Any:
+        if not made:
+            made.extend(k.attention_gradients(g, out, *operands, **params))
+        return made[i]
+
+    return (*(partial(part, i) for i in range(3)), None)
 
 
 _INDICES = Array((2, 3), 0, 4, "int64")
@@ -132,12 +169,32 @@ OPS = calls(
         parameters=_attention_parameters,
         accepts=(FLOATING, FLOATING, FLOATING, FLOATING | BOOLEAN),
         separate=(3,),
+        fused=True,
+        gradient=_attention_rules,
         compose=_attention,
         samples=(
             Sample(Array((2, 3, 4)), Array((2, 2, 4)), Array((2, 2, 3)), 0.0),
             Sample(Array((3, 2)), Array((4, 2)), Array((4, 1)), 0.0, is_causal=True, scale=0.5),
             Sample(Array((2, 3, 2)), Array((2, 2)), Array((2, 2, 1)), Array((3, 2), dtype="bool")),
             Sample(Array((3, 2)), Array((2, 2)), Array((2, 3)), Array((3, 2))),
+            Sample(Array((2, 3, 8)), Array((2, 4, 8)), Array((2, 4, 8)), 0.0, is_causal=True),
+        ),
+    ),
+    Op(
+        "attention_gradients",
+        "The vector-Jacobian products of `scaled_dot_product_attention` by query ``x3``, key ``x4`` and value ``x5`` "
+        "with ``x1``; ``x2`` is its result, ``x6`` the mask.",
+        parts=AttentionGradients,
+        result=(SAME, SAME, SAME),
+        shape=lambda g, out, *operands, **params: tuple((*g.shape[:-2], *x.shape[-2:]) for x in operands[:3]),
+        accepts=(FLOATING, FLOATING, FLOATING, FLOATING, FLOATING, FLOATING | BOOLEAN),
+        separate=(5,),
+        compose=_attention_gradients,
+        samples=(
+            Sample(
+                *map(Array, ((2, 3, 8), (2, 3, 8), (2, 3, 8), (2, 4, 8), (2, 4, 8))), 0.0, is_causal=True, scale=0.5
+            ),
+            Sample(*map(Array, ((3, 1), (3, 1), (3, 2), (2, 2), (2, 1))), Array((3, 2)), is_causal=False, scale=0.5),
         ),
     ),
 )

@@ -137,7 +137,7 @@ VOTES: Final = {
     "uni": "ballot(W) == 0 || ballot(W) == W->arrived",
 }
 NOTHING: Final = {"membar", "fence", "nanosleep", "prefetch", "discard", "griddepcontrol"}
-MEETING: Final = re.compile(r"\b(?:bar|barrier|shfl|vote)\.")  # where a thread waits for others
+MEETING: Final = re.compile(r"\b(?:bar|barrier|shfl|vote|mma|ldmatrix)\.")  # where a thread waits for others
 
 
 def table(kind: str) -> dict[str, str]:

@@ -170,6 +170,33 @@ static const char* run_apart(Whole run, const unsigned* sizes, size_t dynamic, c
     return NULL;
 }
 
+/* Bytes on their way into shared memory, of each thread: until it waits for them, what lies there is no number. */
+typedef struct { u64 to, from; u32 size, given, group; } Fetch;
+enum { MOST_FETCHES = 256 };
+static struct { Fetch waiting[MOST_FETCHES]; u32 count, groups; } fetches[1024];
+static void fetch(u32 number, u64 to, u64 from, u32 size, u32 given) {
+    ALIGNED(to, size);
+    if (given) ALIGNED(from, size);
+    if (fetches[number].count == MOST_FETCHES) fail("more than %d copies are on their way", MOST_FETCHES);
+    memset((void*)to, 0xFF, size);
+    fetches[number].waiting[fetches[number].count++] = (Fetch){to, from, size, given, fetches[number].groups};
+    COUNT(BYTES_READ, given)
+}
+static void fetches_committed(u32 number) { ++fetches[number].groups; }
+static void fetches_awaited(u32 number, u32 left) { /* but for the last groups, so many */
+    u32 kept = 0;
+    for (u32 i = 0; i < fetches[number].count; ++i) {
+        const Fetch it = fetches[number].waiting[i];
+        if (it.group + left >= fetches[number].groups) {
+            fetches[number].waiting[kept++] = it;
+        } else {
+            memcpy((void*)it.to, (void*)it.from, it.given);
+            memset((void*)(it.to + it.given), 0, it.size - it.given);
+        }
+    }
+    fetches[number].count = kept;
+}
+
 typedef struct { Step step; char* memory; size_t size; u32 threads; u64 (*exchanged)[WARP]; void** parameters; } Block;
 static inline Thread* thread(const Block* block, u32 number) { return (Thread*)(block->memory + number * block->size); }
 
@@ -237,6 +264,7 @@ static const char* run_together(Step step, size_t size, const char* name, size_t
         at.number = 0;
         EACH(at.tid, at.ntid) {
             at.lane = at.number % WARP;
+            fetches[at.number].count = fetches[at.number].groups = 0;
             *thread(&block, at.number) = (Thread){.position = at, .taken = exchanged[at.number / WARP]};
             ++at.number;
         }
@@ -263,3 +291,31 @@ static inline u32 equal_lanes(const Thread* thread, u64 x) {
     return lanes;
 }
 static inline u32 ballot(const Thread* thread) { return thread->arrived & ~equal_lanes(thread, 0); }
+
+/* ── tensor cores ─────────────────────────────────────────────────────────────────────────────────────────────── */
+
+static inline void whole_warp(const Thread* thread) {
+    if (thread->arrived != ~0u) fail("a product of matrices without all lanes of a warp");
+}
+/* Two neighbours of a row of a matrix of 8 by 8 halves, or with `turned` of its transpose; a lane points to each row. */
+static inline u32 matrix_row(const Thread* thread, u32 matrix, u32 turned) {
+    const u32 row = thread->position.lane / 4, column = thread->position.lane % 4 * 2;
+    const u64* rows = thread->taken + matrix * 8;
+    whole_warp(thread);
+    if (!turned) return READ(u32, rows[row] + column * 2);
+    return READ(u16, rows[column] + row * 2) | (u32)READ(u16, rows[column + 1] + row * 2) << 16;
+}
+/* One of a lane's four elements of c + x y, of 16 by 16 and 16 by 8: each lane gives four registers of x, and two of y. */
+#define PRODUCT(kind) \
+    static inline f32 product_##kind(const Thread* thread, u32 i, f32 c) { \
+        const u32 row = thread->position.lane / 4, column = thread->position.lane % 4 * 2 + i % 2; \
+        f64 total = c; \
+        whole_warp(thread); \
+        for (u32 k = 0; k < 16; ++k) { \
+            const u32 x = ((const u32*)thread->taken[row * 4 + k % 8 / 2])[i / 2 + k / 8 * 2]; \
+            const u32 y = ((const u32*)thread->taken[column * 4 + k % 8 / 2])[4 + k / 8]; \
+            total += decode_##kind((u16)(x >> k % 2 * 16)) * decode_##kind((u16)(y >> k % 2 * 16)); \
+        } \
+        return (f32)total; \
+    }
+PRODUCT(f16) PRODUCT(bf16)

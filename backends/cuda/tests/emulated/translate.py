@@ -415,6 +415,43 @@ class Emitter:
         after = self.put(to, "b32" if it.modifiers[1] == "ballot" else "pred", value)
         return self._wait("WAITS_FOR_LANES", after, self.bits(lanes), f"{self.bits(given)} != 0")
 
+    # tensor cores
+
+    def read_matrices(self, it: Instruction) -> str:
+        """Of 8 by 8 halves, to whose rows lanes point."""
+        if not {"m8n8", "shared", "b16"} <= set(it.modifiers):
+            raise Untranslatable("only matrices of 8 by 8 halves in shared memory")
+        to, turned = listed(it.operands[0][1:-1]), int("trans" in it.modifiers)
+        puts = [self.put(each, "b32", f"matrix_row(&T->thread, {i}, {turned})") for i, each in enumerate(to)]
+        at = self.address(it.operands[1])
+        return f"ALIGNED({at}, 16); " + self._wait("WAITS_FOR_LANES", " ".join(puts), "~0u", at)
+
+    def multiply_matrices(self, it: Instruction) -> str:
+        """Lanes point to what they give: at two places in turn, as the first goes on before the last has read."""
+        to, x, y, c = (listed(each[1:-1]) for each in it.operands)
+        kind = it.types[1]
+        if "m16n8k16" not in it.modifiers or it.types not in (["f32", kind, kind, "f32"] for kind in ("f16", "bf16")):
+            raise Untranslatable("only products of 16 by 16 and 16 by 8 halves, added up in float32")
+        self.arrays["fragments"], self.registers["turn"] = 64, "u32"
+        given = "(u64)(T->fragments + 32 * T->turn)"
+        fill = " ".join(f"at[{i}] = {self.bits(each)};" for i, each in enumerate((*x, *y)))
+        before = f"T->turn = (T->turn + 1) & 1; {{ u32* const at = (u32*){given}; {fill} }} "
+        product = "product_{}(&T->thread, {}, {})"
+        puts = [self.put(each, "f32", product.format(kind, i, self.value(c[i], "f32"))) for i, each in enumerate(to)]
+        return before + self._wait("WAITS_FOR_LANES", " ".join(puts), "~0u", given)
+
+    def fetch(self, it: Instruction) -> str:
+        """Bytes on their way into shared memory."""
+        if "commit_group" in it.modifiers:
+            return "fetches_committed(P->number);"
+        if "wait_group" in it.modifiers:
+            return f"fetches_awaited(P->number, {it.operands[0]});"
+        if it.modifiers[:4] not in (["async", each, "shared", "global"] for each in ("cg", "ca")):
+            raise Untranslatable("only copies to shared memory, by groups")
+        to, source, size, *given = it.operands
+        count = self.bits(given[0]) if given else size
+        return f"fetch(P->number, {self.address(to)}, {self.address(source)}, {size}, {count});"
+
     # the whole
 
     def prototype(self) -> str:
@@ -476,6 +513,9 @@ SPECIFIC: Final[dict[str, Callable[[Emitter, Instruction], str]]] = {
     "barrier": Emitter.barrier,
     "shfl": Emitter.shuffle,
     "vote": Emitter.vote,
+    "ldmatrix": Emitter.read_matrices,
+    "mma": Emitter.multiply_matrices,
+    "cp": Emitter.fetch,
 }
 
 

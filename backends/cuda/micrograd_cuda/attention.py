@@ -1,0 +1,140 @@
+"""Attention of halves by tensor cores, without a matrix of scores in memory: see ``attention.cuh``.
+
+Heads, batches and positions may lie in any order, as long as features are next to each other, in multiples of 16 bytes.
+Other calls are composed: other dtypes, features that are no multiple of 8 or more than 128, few targets.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from micrograd_core.layout import Shape, broadcast_shapes
+from micrograd_cuda import geometry
+from micrograd_cuda.operands import Kernels, copied, element, is_number, name_of, place
+from micrograd_cuda.plans import planned, span
+from micrograd_cuda.units import RESULT, Unit
+
+FEWEST: Final = 16
+"""Targets of a head; for fewer, as text is made word by word, the sources are to be spread over more blocks."""
+MOST: Final = 128
+"""Features that kernels take."""
+ROWS: Final = 128
+"""Of a block that computes the result; sums of each head have a place for all of its rows."""
+SHAPES: Final = {
+    ("attention", 64): (4, 2, 64), ("attention", MOST): (4, 2, 32),
+    ("attention_query_gradient", 64): (4, 2, 64), ("attention_query_gradient", MOST): (4, 2, 32),
+    ("attention_source_gradients", 64): (4, 2, 32), ("attention_source_gradients", MOST): (8, 1, 32),
+}  # fmt: skip
+"""By kernel and most features: warps of a block, tiles of 16 rows of a warp, columns of a tile."""
+MASKED: Final = (8, 1, 32)
+"""The same where there is a mask, which takes registers."""
+
+
+class Attention(Kernels):
+    """The result, and its gradients."""
+
+    def scaled_dot_product_attention(
+        self, query: Any, key: Any, value: Any, mask: Any = 0.0, *, is_causal: bool, scale: float
+    ) -> Any:
+        """One launch; what the exponentials of each row add up to is kept for the gradient."""
+        found = self._ready(query) and self._attention(query, key, value, mask, is_causal, scale)
+        if not found:
+            return NotImplemented
+        facts = arrays_and_facts(found[0], query, key, value, mask, is_causal, scale)
+        self.runtime.remembered.keep(*facts, found[1], made=True)
+        return found[0]
+
+    def attention_gradients(
+        self, g: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float
+    ) -> Any:
+        """Two launches, in each of which weights are computed anew: no sum depends on which block comes first."""
+        sums = self.runtime.remembered.take(*arrays_and_facts(out, query, key, value, mask, is_causal, scale))
+        if sums is None:
+            found = self._ready(query) and self._attention(query, key, value, mask, is_causal, scale)
+            if not found:
+                return NotImplemented
+            sums = found[1]
+        return self._gradients(g, out, sums, query, key, value, mask, is_causal, scale)
+
+    def _ready(self, query: Any) -> bool:
+        return name_of(query.dtype) in ("float16", "bfloat16") and self.runtime.capability >= 80
+
+    @planned
+    def _attention(self, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+        """The result, and of each row the logarithm of the sum of exponentials; ``None`` of what is to be composed."""
+        features, kinds = query.shape[-1], {query.dtype, key.dtype, value.dtype}
+        masks = is_number(mask) or name_of(mask.dtype) in ("bool", name_of(query.dtype))
+        if not masks or len(kinds) > 1 or not all(map(self._fits, (query, key, value))) or not 0 < scale < math.inf:
+            return None
+        if features % 8 or features > MOST or value.shape[-1] != features or query.shape[-2] < FEWEST:
+            return None
+        batch = broadcast_shapes("attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        out, runtime = self._like(query, batch), self.runtime
+        sums = runtime.empty((math.prod(batch), geometry.ceil_div(query.shape[-2], ROWS) * ROWS), self.xp.float32)
+        of = query, key, value, out, out, query, key, value
+        done = self._launch("attention", query.shape[-2], (out, sums), of, mask, is_causal, scale)
+        return (out, sums) if done else None
+
+    @planned
+    def _gradients(
+        self, g: Any, out: Any, sums: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float
+    ) -> Any:
+        """By query, key and value: each lies as that does, or in C order where that is part of another array."""
+        g, out = (x if self._fits(x) else copied(self.runtime, x) for x in (g, out))
+        by_query, by_key, by_value = found = tuple(
+            self._like(x, out.shape[:-2], whole=True) for x in (query, key, value)
+        )
+        of, dots = (query, key, value, out, g, *found), self.runtime.empty(sums.shape, sums.dtype)
+        given = by_query, dots, sums, g, out
+        self._launch("attention_query_gradient", query.shape[-2], given, of, mask, is_causal, scale)
+        given = by_key, by_value, sums, dots, g
+        self._launch("attention_source_gradients", key.shape[-2], given, of, mask, is_causal, scale)
+        return found
+
+    def _fits(self, x: Any) -> bool:
+        """Whether features are next to each other, and packs of 8 at multiples of 16 bytes; rows not too far apart."""
+        steps = [stride for length, stride in zip(x.shape[:-1], x.strides[:-1], strict=True) if length > 1]
+        near = x.shape[-2] == 1 or abs(x.strides[-2]) < 2**25  # offsets within a tile are ints
+        places = (*steps, self.runtime.address(x))
+        return bool(near and x.size and x.strides[-1] == x.dtype.itemsize and not any(each % 16 for each in places))
+
+    def _like(self, x: Any, batch: Shape, *, whole: bool = False) -> Any:
+        """Fresh memory for those heads, its axes in the order in which those of `x` lie; of a `whole` one only."""
+        shape, axes, (first, end) = (*batch, *x.shape[-2:]), [*range(len(batch) + 1)], span(x, self.runtime.address)
+        if len(x.shape) == len(shape) and (end - first == x.nbytes or not whole):
+            axes.sort(key=lambda axis: -abs(x.strides[axis]))
+        made = self.runtime.empty((*(shape[axis] for axis in axes), shape[-1]), x.dtype)
+        return made.transpose(*sorted(range(len(axes)), key=axes.__getitem__), len(axes))
+
+    def _launch(
+        self, name: str, rows: int, given: Any, of: tuple[Any, ...], mask: Any, is_causal: bool, scale: float
+    ) -> bool:
+        """Whether that could be: heads along no more than three axes, and ints that count all elements."""
+        query, key, value, out, *_ = of
+        (targets, features), sources, batch = query.shape[-2:], key.shape[-2], out.shape[:-2]
+        if masked := not is_number(mask):
+            mask = self.xp.broadcast_to(mask, (*mask.shape[:-2], targets, sources))
+        places = [place(self.runtime, x) for x in (*of, mask if masked else query)]
+        strides = [geometry.broadcast_strides(each, (*batch, *each.shape[-2:])) for each in places]
+        lengths, heads = geometry.collapse(batch, tuple(each[:-2] for each in strides))
+        missing = 3 - len(lengths)
+        numbers = [targets, sources, features, *((1,) * missing + lengths)[1:], geometry.ceil_div(targets, ROWS) * ROWS]
+        for steps, each in zip(heads, strides, strict=True):
+            numbers += (*(0,) * missing, *steps, *each[-2:])
+        if missing < 0 or max(map(abs, numbers)) >= 2**31:
+            return False
+        warps, tiles, columns = shape = MASKED if masked else SHAPES[name, 64 if features <= 64 else MOST]
+        padded, block, twice = geometry.ceil_div(features, 16) * 16, warps * tiles * 16, name != "attention"
+        kinds = element(query), RESULT[name_of(mask.dtype)] if masked else element(query)
+        facts = (*kinds, str(masked).lower(), str(is_causal).lower(), *map(str, (padded, *shape)))
+        shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 16
+        struct, grid = self.runtime.struct(numbers, "int"), (geometry.ceil_div(rows, block) * math.prod(lengths), 1)
+        arguments = *given, query, key, value, mask if masked else 0, struct, scale
+        self.runtime.bind(Unit(name, facts, warps * 32, shared))(grid, arguments)
+        return True
+
+
+def arrays_and_facts(*given: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Arrays, which are themselves, and the others, which are what they are equal to."""
+    return tuple(x for x in given if hasattr(x, "shape")), tuple(x for x in given if not hasattr(x, "shape"))
