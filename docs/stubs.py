@@ -33,6 +33,7 @@ import micrograd_core
 from micrograd_core.array import manners
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.backend import Backend
+from micrograd_core.dtypes import DType
 from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.nn.call import Call
 from micrograd_core.ops import TABLE, Array, Op, shared
@@ -486,7 +487,8 @@ def spelled_out(args: ast.arguments) -> ast.arguments:
 
 def of_constant(value: Any) -> str:
     """The type of a constant."""
-    return "None" if value is None else type(value).__name__ if isinstance(value, (bool, int, float, str)) else "Any"
+    known = isinstance(value, (bool, int, float, str, DType))
+    return "None" if value is None else type(value).__name__ if known else "Any"
 
 
 def of_class(kind: type) -> list[str]:

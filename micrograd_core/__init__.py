@@ -15,24 +15,7 @@ from micrograd_core.array.namespace import __array_namespace_info__, e, inf, nan
 from micrograd_core.array.operators import VERSION
 from micrograd_core.array.tensor import Tensor, shares_memory
 from micrograd_core.device import Device, default_device, set_default_device, use_device
-from micrograd_core.dtypes import (
-    DType,
-    bfloat16,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from micrograd_core.dtypes import bool_ as bool
+from micrograd_core.dtypes import DTYPES, DType
 from micrograd_core.engine.modes import enable_grad, is_grad_enabled, no_grad
 from micrograd_core.errors import MicrogradError
 from micrograd_core.ops import TABLE
@@ -71,7 +54,7 @@ _HOMES = {name: module for module, names in LATER.items() for name in names.spli
 
 refuse(Tensor, "Tensor")
 _NOW = {**creation.CREATION, **namespace.NAMESPACE}
-globals().update((name, function) for name, function in _NOW.items() if name not in _HOMES)
+globals().update(DTYPES | {name: function for name, function in _NOW.items() if name not in _HOMES})
 
 
 def __getattr__(name: str) -> Any:

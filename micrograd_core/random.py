@@ -28,17 +28,7 @@ from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.standard.random import KEY_BITS, philox, start_of, words_of_uniform
 from micrograd_core.suggestions import door
-from micrograd_core.support.context import (
-    about_to_make,
-    at_depth,
-    draws,
-    during,
-    forking,
-    generators,
-    programs,
-    restored_generators,
-    saved_states,
-)
+from micrograd_core.support import context
 from micrograd_core.support.locks import lock
 
 _SPLITS, _FORKS = 1 << 255, 3 << 254  # blocks from here on become keys of other generators; no stream gets that far
@@ -80,7 +70,7 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         key = int.from_bytes(os.urandom(KEY_BITS // 8)) if seed is None else operator.index(seed)
-        trace = programs.get()
+        trace = context.programs.get()
         if trace is not None:  # its numbers are the same at each call
             trace.made.append(self)
         self._restart(key)
@@ -97,7 +87,7 @@ class Generator:
 
     @state.setter
     def state(self, state: State) -> None:
-        trace = programs.get()
+        trace = context.programs.get()
         if trace is not None:
             trace.refuse_seed(self)
         stream = self._stream()
@@ -120,7 +110,7 @@ class Generator:
         >>> import micrograd_core as mg
         >>> first, second, third = mg.random.Generator(0).split(3)
         """
-        trace = programs.get()
+        trace = context.programs.get()
         if trace is not None:
             trace.refuse_seed(self)
         with _lock:
@@ -150,7 +140,7 @@ class Generator:
         with _lock:
             stream = self._noted()
             block, stream._block = stream._block, stream._block + -(-words // 4)  # in one line, as above
-        trace = programs.get()
+        trace = context.programs.get()
         return {"key": stream._key, "block": block if trace is None else trace.position(self, block)}
 
     def give_back(self, place: dict[str, int], words: int) -> None:
@@ -178,12 +168,12 @@ class Generator:
 
     def _stream(self) -> Generator:
         """What to draw from in this context: the generator itself, or what stands for it after `restore_states`."""
-        others = restored_generators.get()
+        others = context.restored_generators.get()
         return self if others is None else others.get(self, self)
 
     def _noted(self) -> Generator:
         """`_stream`, after telling each `saving_states` where the generator stands."""
-        for seen in saved_states.get():
+        for seen in context.saved_states.get():
             seen.setdefault(self, self.state)
         return self._stream()
 
@@ -226,7 +216,7 @@ def default_generator() -> Generator:
     ...     print(mg.random.default_generator() is g)
     True
     """
-    return generators.get() or _process
+    return context.generators.get() or _process
 
 
 def chosen_generator(generator: Generator | None) -> Generator:
@@ -272,7 +262,7 @@ def manual_seed(seed: int) -> Generator:
     return generator
 
 
-class use_generator(during):  # noqa: N801
+class use_generator(context.during):  # noqa: N801
     """The default generator inside a ``with`` block, or inside a decorated function; ``as`` gives the generator.
 
     Parameters
@@ -297,7 +287,7 @@ class use_generator(during):  # noqa: N801
     """
 
     def __init__(self, generator: Generator | int) -> None:
-        super().__init__(generators, generator)
+        super().__init__(context.generators, generator)
 
     def __enter__(self) -> Generator:  # type: ignore[override]
         self._value = self._value if isinstance(self._value, Generator) else Generator(self._value)
@@ -313,12 +303,12 @@ def _before_fork() -> None:
     for generator in {_process, default_generator()}:
         number, generator._forks = generator._forks, generator._forks + 1
         numbered.append((generator, number))
-    forking.set(numbered)
+    context.forking.set(numbered)
 
 
 def _in_child() -> None:
     """Give the default generators streams of the child's own."""
-    for generator, number in forking.get():
+    for generator, number in context.forking.get():
         generator._restart(_descendant(generator._key, _FORKS + number))
 
 
@@ -328,14 +318,14 @@ if hasattr(os, "register_at_fork"):
 # ── drawing the same numbers again ───────────────────────────────────────────────────────────────────────────
 
 
-def saving_states(seen: dict[Generator, State]) -> during:
+def saving_states(seen: dict[Generator, State]) -> context.during:
     """Collect in `seen` the generators that are drawn from inside a ``with`` block, and where each stood before."""
-    return during(saved_states, (*saved_states.get(), seen))
+    return context.during(context.saved_states, (*context.saved_states.get(), seen))
 
 
 def restore_states(states: dict[Generator, State]) -> None:
     """From here on in this context, generators start from `states`. Nobody outside of it sees them elsewhere."""
-    restored_generators.set({generator: _restore(*state) for generator, state in states.items()})
+    context.restored_generators.set({generator: _restore(*state) for generator, state in states.items()})
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -352,9 +342,9 @@ def _draw(
 ) -> Tensor:
     root = (default_device() if device is None else Device(device)).kernels
     root.native(dtype)
-    about_to_make(math.prod(shape))
-    place = chosen_generator(generator).take(words * draws())
-    return create(Tensor, TABLE[name], at_depth(root), shape=shape, dtype=dtype, **place, **params)
+    context.about_to_make(math.prod(shape))
+    place = chosen_generator(generator).take(words * context.draws())
+    return create(Tensor, TABLE[name], context.at_depth(root), shape=shape, dtype=dtype, **place, **params)
 
 
 def _shape(name: str, shape: Any, *numbers: Any) -> tuple[int, ...]:

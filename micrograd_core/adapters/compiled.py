@@ -26,23 +26,11 @@ from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
 from micrograd_core.adapters.strided import MAPS, Strided, StridedBackend
+from micrograd_core.compiler import nests
 from micrograd_core.compiler.executor import Function, bound, counted, straight_line
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
 from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, Language
 from micrograd_core.compiler.lengths import Axis, Length, actual
-from micrograd_core.compiler.nests import (
-    Buffer,
-    Compute,
-    Line,
-    Load,
-    Nest,
-    Part,
-    Place,
-    Reduce,
-    Store,
-    compositions_of_nests,
-    neighbours,
-)  # fmt: skip
 from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, operation
 from micrograd_core.compiler.specs import TensorSpec
@@ -96,11 +84,11 @@ class CompiledBackend(StridedBackend):
         self._plan = partial(
             plan, covers=self.language.covers, most_buffers=self.most_buffers, row_bytes=self.row_bytes
         )
-        self._compositions = compositions_of_nests()
+        self._compositions = nests.compositions_of_nests()
 
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
 
-    def build(self, text: str, nest: Nest) -> Any:
+    def build(self, text: str, nest: nests.Nest) -> Any:
         """Compile the body of a kernel.
 
         Parameters
@@ -148,8 +136,8 @@ class CompiledBackend(StridedBackend):
 
     # ── nests ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, key: Hashable, nest: Callable[[], Nest], units: int, integers: Sequence[int], handles: Sequence[Any],
-            lengths: Sequence[int] = ()) -> None:  # fmt: skip
+    def run(self, key: Hashable, nest: Callable[[], nests.Nest], units: int, integers: Sequence[int],
+            handles: Sequence[Any], lengths: Sequence[int] = ()) -> None:  # fmt: skip
         """Launch a nest, which is printed and built at the first call with a key.
 
         Parameters
@@ -282,7 +270,7 @@ class CompiledBackend(StridedBackend):
         `strides` are those of the result and of each operand.
         """
         kept = len(shape) if kept is None else kept
-        groups = neighbours(shape, strides, kept)
+        groups = nests.neighbours(shape, strides, kept)
         if kept < len(shape) and (not groups or groups[-1][0] < kept):
             groups.append([len(shape) - 1])  # of length 1: a reduction needs a loop
         rows, arrays = sum(group[0] < kept for group in groups), [out, *given]
@@ -290,25 +278,26 @@ class CompiledBackend(StridedBackend):
         for group in groups:
             integers += [math.prod([shape[axis] for axis in group]), *(each[group[-1]] for each in strides)]
 
-        def nest() -> Nest:
+        def nest() -> nests.Nest:
             count, first = len(arrays), [len(arrays) + i * (len(arrays) + 1) for i in range(len(groups))]
-            places = [Place(0, tuple([Given(n + 1 + j) for n in first])) for j in range(count)]  # type: ignore[misc]
-            places[0] = Place(0, (*places[0].strides[:rows], *(0,) * (len(groups) - rows)))
-            lines: list[Line] = [Load(Ref(j), j + 1, places[j + 1]) for j in range(count - 1)]
-            operands, number = tuple([line.result for line in lines if isinstance(line, Load)]), count - 1
+            places = [nests.Place(0, tuple([Given(n + 1 + j) for n in first])) for j in range(count)]  # type: ignore[misc]
+            places[0] = nests.Place(0, (*places[0].strides[:rows], *(0,) * (len(groups) - rows)))
+            lines: list[nests.Line] = [nests.Load(Ref(j), j + 1, places[j + 1]) for j in range(count - 1)]
+            operands, number = tuple([line.result for line in lines if isinstance(line, nests.Load)]), count - 1
             types = [self._core[x.dtype] for x in given]
             for op, dtype in steps:
                 types.append(self._core[dtype])
-                made = Ref(number)
-                lines.append(Reduce(made, op, operands[0]) if TABLE[op].combine else Compute(made, op, operands))
+                made, reduces = Ref(number), TABLE[op].combine
+                lines.append(nests.Reduce(made, op, *operands) if reduces else nests.Compute(made, op, operands))
                 operands, number = (made,), number + 1
-            store = Store(0, places[0], operands[0])
-            parts = (
-                (Part(True, (*lines,)), Part(False, (store,))) if kept < len(shape) else (Part(False, (*lines, store)),)
-            )
-            buffers = tuple([Buffer("in" if j else "out", self._core[x.dtype], 0) for j, x in enumerate(arrays)])
+            store = nests.Store(0, places[0], operands[0])
+            if kept < len(shape):
+                parts: tuple[nests.Part, ...] = nests.Part(True, (*lines,)), nests.Part(False, (store,))
+            else:
+                parts = (nests.Part(False, (*lines, store)),)
+            buffers = tuple([nests.Buffer("in" if j else "out", self._core[x.dtype], 0) for j, x in enumerate(arrays)])
             lengths = tuple([Given(n) for n in first])
-            return Nest(lengths[:rows], lengths[rows:], buffers, parts, tuple(types))  # type: ignore[arg-type]
+            return nests.Nest(lengths[:rows], lengths[rows:], buffers, parts, tuple(types))  # type: ignore[arg-type]
 
         key = *steps, rows, len(groups), *(x.dtype.name for x in arrays)
         self.run(key, nest, out.layout.size, integers, arrays)
@@ -356,8 +345,8 @@ class CompiledBackend(StridedBackend):
             found = self._plan(optimized(program, self.language.covers), layouts)
         except (ShapeError, TypeError):
             return None
-        nests = all(isinstance(step, Run) for step in found.steps)
-        return found if nests and all(isinstance(x, Ref) for x in found.outputs) else None
+        fused = all(isinstance(step, Run) for step in found.steps)
+        return found if fused and all(isinstance(x, Ref) for x in found.outputs) else None
 
     # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,22 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from micrograd_core.compiler import nests
 from micrograd_core.compiler.lengths import longest
-from micrograd_core.compiler.nests import (
-    Buffer,
-    Compute,
-    Draw,
-    Line,
-    Load,
-    Nest,
-    Number,
-    Part,
-    Place,
-    Reduce,
-    Store,
-    merged,
-    moved,
-)
 from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.views import DRAWN, Node, composed, through
 from micrograd_core.dtypes import DType
@@ -52,7 +38,7 @@ class Assembly:
         self.here = {id(node): node for node in group.nodes}
         self.levels: dict[int, int] = {}
         self.types: list[DType] = []
-        self.buffers: list[Buffer] = []
+        self.buffers: list[nests.Buffer] = []
         self.inputs: dict[int, int] = {}  # buffer by the number of the value
         self.kept: dict[int, int] = {}  # buffer by the identity of the value that is stored or spilled
         self.once: dict[Any, Ref] = {}  # what is there for the whole row
@@ -124,22 +110,22 @@ class Assembly:
 
     # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def nest(self) -> tuple[Nest, tuple[int, ...], tuple[Any, ...]]:
+    def nest(self) -> tuple[nests.Nest, tuple[int, ...], tuple[Any, ...]]:
         """The nest, the numbers of the values it reads, and the values it stores."""
         for node in self.stored:
             self.kept[id(node)] = self.buffer("out", node.dtype, math.prod(node.shape))
-        parts: list[Part] = []
+        parts: list[nests.Part] = []
         spilled = self.spilled()
         self.ready: set[int] = set()  # stored, in an earlier loop
         for level in range(max(self.levels.values(), default=0) + 1):
-            lines: list[Line] = []
+            lines: list[nests.Line] = []
             for node in self.group.nodes:
                 if self.is_row(node) and self.levels[id(node)] == level:
                     found = self.once[id(node)] if self.reduces(node) else self.value(node, lines, self.once)
                     if id(node) in self.kept:
-                        lines.append(Store(self.kept[id(node)], self.place(node), found))
+                        lines.append(nests.Store(self.kept[id(node)], self.place(node), found))
             if lines:
-                parts.append(Part(False, tuple(lines)))
+                parts.append(nests.Part(False, tuple(lines)))
             lines, local = [], dict[Any, Ref]()
             for node in self.in_order(self.elements([*self.roots(level), *spilled.get(level, ())])):
                 self.value(node, lines, local)
@@ -147,23 +133,23 @@ class Assembly:
                 if self.reduces(node):
                     operand = self.operand(node.operands[0], node, lines, local)
                     result = self.once[id(node)] = self.number(node.dtype)
-                    lines.append(Reduce(result, node.op, operand))
+                    lines.append(nests.Reduce(result, node.op, operand))
                 else:
-                    lines.append(Store(self.kept[id(node)], self.place(node), self.value(node, lines, local)))
+                    lines.append(nests.Store(self.kept[id(node)], self.place(node), self.value(node, lines, local)))
             for node in spilled.get(level, ()):
                 size = math.prod(self.group.shape[axis] for axis in self.reduced)
                 self.kept[id(node)] = self.buffer("scratch", node.dtype, size)
-                lines.append(Store(self.kept[id(node)], self.place(node), self.value(node, lines, local)))
-            self.ready |= {line.buffer for line in lines if isinstance(line, Store)}
+                lines.append(nests.Store(self.kept[id(node)], self.place(node), self.value(node, lines, local)))
+            self.ready |= {line.buffer for line in lines if isinstance(line, nests.Store)}
             if lines:
-                parts.append(Part(self.group.reduced is not None, tuple(lines)))
+                parts.append(nests.Part(self.group.reduced is not None, tuple(lines)))
         kept = tuple(self.group.shape[axis] for axis in self.axes[: len(self.axes) - len(self.reduced)])
         reduced = tuple(self.group.shape[axis] for axis in self.reduced)
         order = sorted(range(len(self.buffers)), key=lambda i: ("in", "out", "scratch").index(self.buffers[i].role))
         there: dict[int | None, Any] = {None: None, **{old: new for new, old in enumerate(order)}}
-        in_order = moved(parts, lambda line: line._replace(buffer=there[line.buffer]))
-        nest = Nest(kept, reduced, tuple([self.buffers[i] for i in order]), in_order, tuple(self.types))
-        return merged(nest), tuple(self.inputs), tuple(self.stored)
+        in_order = nests.moved(parts, lambda line: line._replace(buffer=there[line.buffer]))
+        nest = nests.Nest(kept, reduced, tuple([self.buffers[i] for i in order]), in_order, tuple(self.types))
+        return nests.merged(nest), tuple(self.inputs), tuple(self.stored)
 
     def in_order(self, wanted: list[Any]) -> list[Any]:
         """Elements and those that they are made of, as far as no earlier loop stored them, each after what it needs."""
@@ -178,7 +164,7 @@ class Assembly:
 
     def buffer(self, role: str, dtype: DType, size: int) -> int:
         """One more buffer."""
-        self.buffers.append(Buffer(role, dtype, size))
+        self.buffers.append(nests.Buffer(role, dtype, size))
         return len(self.buffers) - 1
 
     def number(self, dtype: DType) -> Ref:
@@ -186,7 +172,7 @@ class Assembly:
         self.types.append(dtype)
         return Ref(len(self.types) - 1)
 
-    def value(self, node: Any, lines: list[Line], local: dict[Any, Ref]) -> Ref:
+    def value(self, node: Any, lines: list[nests.Line], local: dict[Any, Ref]) -> Ref:
         """An element of what the nest computes."""
         for scope in (local, self.once):
             if id(node) in scope:
@@ -194,27 +180,27 @@ class Assembly:
         buffer = self.kept.get(id(node))
         if buffer is not None and buffer in self.ready:
             result = self.number(node.dtype)
-            lines.append(Load(result, buffer, self.place(node)))
+            lines.append(nests.Load(result, buffer, self.place(node)))
         elif node.op == DRAWN:
             result = self.number(node.dtype)
             place = self.spread(Layout.contiguous(node.shape))
-            lines.append(Draw(result, self.read(through(node.operands[0])[0]), place))
+            lines.append(nests.Draw(result, self.read(through(node.operands[0])[0]), place))
         else:
             operands = tuple([self.operand(x, node, lines, local) for x in node.operands])
             result = self.number(node.dtype)
-            lines.append(Compute(result, node.op, operands))
+            lines.append(nests.Compute(result, node.op, operands))
         local[id(node)] = result
         return result
 
-    def operand(self, x: Any, node: Any, lines: list[Line], local: dict[Any, Ref]) -> Ref | Number:
+    def operand(self, x: Any, node: Any, lines: list[nests.Line], local: dict[Any, Ref]) -> Ref | nests.Number:
         """An operand of a line: a number, a value of this nest, or a load."""
         if not isinstance(x, Node):
             separate = TABLE[node.op].separate
             arrays = [y for i, y in enumerate(node.operands) if isinstance(y, Node) and i not in separate]
-            return Number(x, arrays[0].dtype)
+            return nests.Number(x, arrays[0].dtype)
         base, views = through(x)
         if base.op == "full":
-            return Number(base.params["fill_value"], base.dtype)
+            return nests.Number(base.params["fill_value"], base.dtype)
         if id(base) in self.here:
             return self.value(base, lines, self.once if self.is_row(base) else local)
         shape = node.operands[0].shape if self.reduces(node) else node.shape
@@ -227,7 +213,7 @@ class Assembly:
                 return scope[key]
         source = None if base.op == "arange" else self.read(base)
         result = local[key] = self.number(base.dtype)
-        lines.append(Load(result, source, place))
+        lines.append(nests.Load(result, source, place))
         return result
 
     def read(self, base: Any) -> int:
@@ -236,13 +222,13 @@ class Assembly:
             self.inputs[base.number] = self.buffer("in", base.dtype, math.prod(base.shape))
         return self.inputs[base.number]
 
-    def place(self, node: Any) -> Place:
+    def place(self, node: Any) -> nests.Place:
         """Where a value that the nest stores lies, in memory of its own."""
         if self.buffers[self.kept[id(node)]].role == "scratch":  # whose place `merged` knows
-            return Place(0, (0,) * len(self.axes))
+            return nests.Place(0, (0,) * len(self.axes))
         return self.spread(Layout.contiguous(node.shape))
 
-    def spread(self, layout: Layout) -> Place:
+    def spread(self, layout: Layout) -> nests.Place:
         """A layout of elements or of rows as strides along the nest's axes."""
         strides: list[int] = list(layout.strides)
         if len(strides) < len(self.group.shape):  # rows without the reduced axes
@@ -254,4 +240,4 @@ class Assembly:
             0 if lengths[axis] == 1 or (is_row and axis in self.reduced) else stride
             for axis, stride in enumerate(strides)
         ]
-        return Place(layout.offset, tuple(strides[axis] for axis in self.axes))
+        return nests.Place(layout.offset, tuple(strides[axis] for axis in self.axes))

@@ -367,3 +367,9 @@ def check_steps(schedule: str, steps: int) -> None:
     """Raise ValueError unless a number of steps is at least 1."""
     if not steps >= 1:
         raise ValueError(f"{schedule}: the number of steps must be at least 1; got {steps}")
+
+
+__all__ = [
+    "chained", "constant", "cosine", "cosine_restarts", "exponential", "linear", "linear_warmup", "multistep",
+    "polynomial", "sequential", "step_decay",
+]  # fmt: skip
