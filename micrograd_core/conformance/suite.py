@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from micrograd_core.conformance.boundary import Boundary
-from micrograd_core.conformance.handles import Handles
+from micrograd_core.conformance.boundary import Boundary, Handles, Refusals
 from micrograd_core.conformance.kernels import Kernels
 from micrograd_core.conformance.levels import Levels
 from micrograd_core.conformance.operations import Compiled, Operations
-from micrograd_core.conformance.refusals import Refusals
 from micrograd_core.conformance.values import Values
 
 

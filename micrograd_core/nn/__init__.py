@@ -22,8 +22,6 @@ from micrograd_core.nn.initialization import parameter as parameter
 from micrograd_core.nn.layers import *
 from micrograd_core.nn.mlp import *
 from micrograd_core.nn.module import *
-from micrograd_core.nn.normalization import *
-from micrograd_core.nn.padding import *
 from micrograd_core.nn.recurrent import *
 from micrograd_core.nn.stateless import *
 from micrograd_core.nn.summaries import *

@@ -11,9 +11,8 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn import call, functional
 from micrograd_core.nn.initialization import Making, parameter, placed
-from micrograd_core.nn.layers import Linear
+from micrograd_core.nn.layers import LayerNorm, Linear
 from micrograd_core.nn.module import Module, Sequential
-from micrograd_core.nn.normalization import LayerNorm
 
 
 class MultiheadAttention(Module):

@@ -14,9 +14,8 @@ from micrograd_core.nn.attention import MultiheadAttention, causal_mask
 from micrograd_core.nn.containers import ModuleList
 from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.initialization import Making, check_counts, parameter, placed
-from micrograd_core.nn.layers import Dropout, Linear
+from micrograd_core.nn.layers import Dropout, LayerNorm, Linear
 from micrograd_core.nn.module import Module
-from micrograd_core.nn.normalization import LayerNorm
 
 
 class _TransformerLayer(Module):

@@ -15,13 +15,12 @@ from micrograd_core.ops.record import CORE_KERNELS, SAME, Array, Op, Rule, Sampl
 
 FAMILIES = tuple(
     "core.elementwise core.movement core.reductions core.matmul standard.rounding standard.transcendental "
-    "standard.complex standard.arrangement standard.indexing standard.updates standard.sorting linalg.products "
-    "linalg.matrices linalg.norms standard.fft standard.random network.activations network.softmax "
-    "network.normalization network.batch_normalization network.patches network.convolution "
-    "network.pooling network.dropout network.attention network.recurrent network.losses network.classification "
+    "standard.complex standard.arrangement standard.indexing standard.sorting linalg.products linalg.matrices "
+    "linalg.norms standard.fft standard.random network.activations network.softmax network.normalization "
+    "network.patches network.convolution network.dropout network.attention network.recurrent network.losses "
     "standard.construction standard.special standard.elementary standard.scans network.piecewise standard.selection "
-    "standard.statistics network.resampling network.shuffling network.windows network.groups "
-    "network.margins network.bags".split()
+    "standard.statistics network.resampling network.shuffling network.windows network.groups network.margins "
+    "network.bags".split()
 )
 """The modules that have operations, in the order of the documentation. The engine needs the first four."""
 

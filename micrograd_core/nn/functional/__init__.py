@@ -16,17 +16,14 @@ from micrograd_core.nn.functional.attention import *
 from micrograd_core.nn.functional.classes import *
 from micrograd_core.nn.functional.common import publish as _publish
 from micrograd_core.nn.functional.convolution import *
-from micrograd_core.nn.functional.convolution import MADE as _CONVOLUTIONS
-from micrograd_core.nn.functional.distances import *
+from micrograd_core.nn.functional.convolution import MADE as _MADE
 from micrograd_core.nn.functional.dropouts import *
 from micrograd_core.nn.functional.embeddings import *
 from micrograd_core.nn.functional.losses import *
 from micrograd_core.nn.functional.normalization import *
-from micrograd_core.nn.functional.pooling import MADE as _POOLINGS
-from micrograd_core.nn.functional.resampling import *
 from micrograd_core.suggestions import door
 
-globals().update(_CONVOLUTIONS | _POOLINGS)
+globals().update(_MADE)
 _publish(globals())
 door(globals())
 

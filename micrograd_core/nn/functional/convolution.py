@@ -1,15 +1,23 @@
 """Products with weights: linear and bilinear layers, convolutions and their transposes over one to three axes.
 
+Then other sizes and places of images, and poolings over one to three axes: maxima, with their places and back from
+these, means, p-norms, adaptive ones. Elements tied for a maximum share its gradient evenly; where places are asked for,
+the first of them has it.
+
 An input may come without a batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.nn.functional.common import T, named, of_operations, publish, with_batch, without_batch
+from micrograd_core.ops.network.patches import per_axis
+from micrograd_core.ops.network.windows import Windows
+from micrograd_core.random import uniform
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -186,4 +194,595 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
 
 of_operations(globals(), "input1 input2 weight", "bilinear")
+
+
+# ── other sizes and places ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None
+) -> Tensor:
+    """`interpolate`, by its old name.
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, channels, *spatial).
+    size : number, or one for each axis, optional
+        Lengths of the spatial axes; give this or `scale_factor`.
+    scale_factor : number, or one for each axis, optional
+        How many times as large; give this or `size`.
+    mode : str
+        As in `interpolate`.
+    align_corners : bool, optional
+        As in `interpolate`.
+
+    Returns
+    -------
+    Tensor
+        (batch, channels, *sizes).
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As in `interpolate`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 1, 4, 4))
+    >>> y = F.upsample(x, scale_factor=2)
+    >>> y.shape
+    (1, 1, 8, 8)
+    """
+    return T["interpolate"](input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by the nearest element.
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, channels, *spatial).
+    size : number, or one for each axis, optional
+        Lengths of the spatial axes; give this or `scale_factor`.
+    scale_factor : number, or one for each axis, optional
+        How many times as large; give this or `size`.
+
+    Returns
+    -------
+    Tensor
+        (batch, channels, *sizes).
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As in `interpolate`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 1, 4, 4))
+    >>> y = F.upsample_nearest(x, scale_factor=2)
+    >>> y.shape
+    (1, 1, 8, 8)
+    """
+    return T["interpolate"](input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """`interpolate` by straight lines, with the corners aligned.
+
+    Parameters
+    ----------
+    input : Tensor
+        (batch, channels, height, width).
+    size : number, or one for each axis, optional
+        Height and width; give this or `scale_factor`.
+    scale_factor : number, or one for each axis, optional
+        How many times as large; give this or `size`.
+
+    Returns
+    -------
+    Tensor
+        (batch, channels, *sizes).
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As in `interpolate`.
+
+    Examples
+    --------
+    >>> import micrograd_core as mg
+    >>> F = mg.nn.functional
+    >>> x = mg.ones((1, 1, 4, 4))
+    >>> y = F.upsample_bilinear(x, scale_factor=2)
+    >>> y.shape
+    (1, 1, 8, 8)
+    """
+    return T["interpolate"](input, size, scale_factor, "bilinear", True)
+
+
+of_operations(globals(), "input", "interpolate")
+of_operations(globals(), "theta", "affine_grid")
+of_operations(globals(), "input grid", "grid_sample")
 publish(globals())
+
+
+# ── poolings ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
+    """The poolings over `rank` axes."""
+
+    def pooled(name: str, input: Any, operation: str, *args: Any, **params: Any) -> Any:
+        """What an operation gives, without the batch if there was none."""
+        x, absent = with_batch(f"{name}{rank}d", input, rank)
+        found: Any = T[operation](x, *args, **params)
+        if isinstance(found, tuple):
+            return tuple(without_batch(each, absent) for each in found)
+        return without_batch(found, absent)
+
+    def max_pool(
+        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False, return_indices: bool = False,
+    ) -> Any:  # fmt: skip
+        """The maximum of each window; with `return_indices` and where each is.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        kernel_size, stride, padding, dilation : int, or one for each axis
+            The windows: their lengths, how far apart they are (by default their lengths), what lies around the input
+            (at most half a window), and how far apart their elements are.
+        ceil_mode : bool
+            Whether windows may reach beyond the padding.
+        return_indices : bool
+            Whether the places come too, as the second of a pair.
+
+        Returns
+        -------
+        Tensor, or pair of Tensor
+            (batch, channels, *positions), or without the batch; the places are int64, among the flattened spatial axes.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y = F.max_pool2d(x, 2)
+        >>> y.shape
+        (1, 1, 4, 4)
+        """
+        name, given = f"max_pool{rank}d", {"padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
+        if return_indices:
+            return pooled("max_pool", input, "max_pool_with_indices", kernel_size, stride=stride, **given)
+        x, absent = with_batch(name, input, rank)
+        windows = Windows.of(name, x, kernel_size, stride, **given)
+        around = windows.padding
+        if any(windows.beyond):
+            widths = [(p, p + more) for p, more in zip(around, windows.beyond, strict=True)]
+            x, around = T["pad"](x, [(0, 0), (0, 0), *widths], constant_values=-math.inf), (0,) * rank
+        found = T[name](x, windows.kernel, stride=windows.stride, padding=around, dilation=windows.dilation)
+        return without_batch(found, absent)
+
+    def max_pool_with_indices(
+        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+        ceil_mode: bool = False, return_indices: bool = False,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """The maximum of each window, and where each is among the flattened spatial axes.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        kernel_size, stride, padding, dilation : int, or one for each axis
+            The windows: their lengths, how far apart they are (by default their lengths), what lies around the input
+            (at most half a window), and how far apart their elements are.
+        ceil_mode : bool
+            Whether windows may reach beyond the padding.
+        return_indices : bool
+            Ignored: the places always come.
+
+        Returns
+        -------
+        pair of Tensor
+            Maxima and int64 places among the flattened spatial axes, (batch, channels, *positions), or without the
+            batch.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y, places = F.max_pool2d_with_indices(x, 2)
+        >>> places.shape
+        (1, 1, 4, 4)
+        """
+        return max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    def max_unpool(
+        input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+    ) -> Tensor:
+        """Zeros but for maxima, back where a pooling found them.
+
+        Parameters
+        ----------
+        input, indices : Tensor
+            (batch, channels, *positions), or without the batch: maxima, and their places.
+        kernel_size, stride, padding : int, or one for each axis
+            Those of the pooling.
+        output_size : sequence of int, optional
+            The shape of the result, of which the last lengths count; by default the least that fits.
+
+        Returns
+        -------
+        Tensor
+            (batch, channels, *spatial), or without the batch.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> maxima, places = F.max_pool2d(x, 2, return_indices=True)
+        >>> y = F.max_unpool2d(maxima, places, 2)
+        >>> y.shape
+        (1, 1, 8, 8)
+        """
+        name = f"max_unpool{rank}d"
+        x, absent = with_batch(name, input, rank)
+        places = with_batch(name, indices, rank)[0]
+        given = {"kernel_size": kernel_size, "stride": kernel_size if stride is None else stride, "padding": padding}
+        axes = (per_axis(name, what, value, rank, 0) for what, value in given.items())
+        size = tuple((n - 1) * s + k - 2 * p for n, k, s, p in zip(x.shape[2:], *axes, strict=True))
+        size = size if output_size is None else tuple(output_size)[-rank:]
+        return without_batch(T["max_unpool"](x, places, size), absent)
+
+    def avg_pool(
+        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        """The mean of each window.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        kernel_size, stride, padding : int, or one for each axis
+            The windows: their lengths, how far apart they are (by default their lengths), and the zeros around the
+            input.
+        ceil_mode : bool
+            Whether windows may reach beyond the padding.
+        count_include_pad : bool
+            Whether the zeros around the input count.
+        divisor_override : int, optional
+            The divisor of sums, in place of the number of elements.
+
+        Returns
+        -------
+        Tensor
+            (batch, channels, *positions), or without the batch.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y = F.avg_pool2d(x, 2)
+        >>> y.shape
+        (1, 1, 4, 4)
+        """
+        name = f"avg_pool{rank}d"
+        x, absent = with_batch(name, input, rank)
+        kernel, steps, around, _, _, beyond = Windows.of(name, x, kernel_size, stride, padding, 1, ceil_mode)
+        if divisor_override is None and not any(beyond) and (count_include_pad or not any(around)):
+            return without_batch(T[name](x, kernel, stride=steps, padding=around), absent)
+        given = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "divisor_override": divisor_override}
+        return without_batch(T["padded_avg_pool"](x, kernel, stride=steps, padding=around, **given), absent)
+
+    def avg_pool_of_one(
+        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Tensor:  # fmt: skip
+        """The mean of each window.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        kernel_size, stride, padding : int, or one for each axis
+            The windows: their lengths, how far apart they are (by default their lengths), and the zeros around the
+            input.
+        ceil_mode : bool
+            Whether windows may reach beyond the padding.
+        count_include_pad : bool
+            Whether the zeros around the input count.
+
+        Returns
+        -------
+        Tensor
+            (batch, channels, *positions), or without the batch.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y = F.avg_pool2d(x, 2)
+        >>> y.shape
+        (1, 1, 4, 4)
+        """
+        return avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+    def lp_pool(
+        input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Tensor:
+        """The root of the sum of powers of each window.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        norm_type : float
+            The power.
+        kernel_size, stride : int, or one for each axis
+            The lengths of windows, and how far apart they are (by default their lengths).
+        ceil_mode : bool
+            Whether windows may reach beyond the input.
+
+        Returns
+        -------
+        Tensor
+            (batch, channels, *positions), or without the batch.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y = F.lp_pool2d(x, 2.0, 2)
+        >>> y.shape
+        (1, 1, 4, 4)
+        """
+        return pooled("lp_pool", input, "lp_pool", norm_type, kernel_size, stride=stride, ceil_mode=ceil_mode)
+
+    def adaptive_avg_pool(input: Tensor, output_size: Any) -> Tensor:
+        """The means of windows that cover the input evenly.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        output_size : int or None, or one for each axis
+            How many windows; ``None`` for as many as the input is long.
+
+        Returns
+        -------
+        Tensor
+            (batch, channels, *positions), or without the batch.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y = F.adaptive_avg_pool2d(x, 4)
+        >>> y.shape
+        (1, 1, 4, 4)
+        """
+        return pooled("adaptive_avg_pool", input, "adaptive_avg_pool", output_size)
+
+    def adaptive_max_pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        """The maxima of windows that cover the input evenly.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        output_size : int or None, or one for each axis
+            How many windows; ``None`` for as many as the input is long.
+        return_indices : bool
+            Whether the places come too, as the second of a pair.
+
+        Returns
+        -------
+        Tensor, or pair of Tensor
+            (batch, channels, *positions), or without the batch; the places are int64, among the flattened spatial axes.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y = F.adaptive_max_pool2d(x, 4)
+        >>> y.shape
+        (1, 1, 4, 4)
+        """
+        found = pooled("adaptive_max_pool", input, "adaptive_max_pool_with_indices", output_size)
+        return found if return_indices else found[0]
+
+    def adaptive_max_pool_with_indices(
+        input: Tensor, output_size: Any, return_indices: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """The maxima of windows that cover the input evenly, and where each is.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        output_size : int or None, or one for each axis
+            How many windows; ``None`` for as many as the input is long.
+        return_indices : bool
+            Ignored: the places always come.
+
+        Returns
+        -------
+        pair of Tensor
+            Maxima and int64 places among the flattened spatial axes, (batch, channels, *positions), or without the
+            batch.
+
+        Raises
+        ------
+        ShapeError
+            When windows do not fit the input.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y, places = F.adaptive_max_pool2d_with_indices(x, 4)
+        >>> places.shape
+        (1, 1, 4, 4)
+        """
+        return adaptive_max_pool(input, output_size, True)
+
+    def fractional_max_pool(
+        input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+        return_indices: bool = False, _random_samples: Tensor | None = None,
+    ) -> Any:  # fmt: skip
+        """The maxima of windows that lie by chance (Graham 2014); with `return_indices` and where each is.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        kernel_size : int, or one for each axis
+            The lengths of windows.
+        output_size, output_ratio : number, or one for each axis
+            How many windows, or how many for each element of the input: one of the two.
+        return_indices : bool
+            Whether the places come too, as the second of a pair.
+        _random_samples : Tensor, optional
+            (batch, channels, axes), between 0 and 1: where windows lie; by default drawn.
+
+        Returns
+        -------
+        Tensor, or pair of Tensor
+            (batch, channels, *positions), or without the batch; the places are int64, among the flattened spatial axes.
+
+        Raises
+        ------
+        ShapeError, ValueError
+            When windows do not fit the input, or not one of size and ratio is given.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y = F.fractional_max_pool2d(x, 2, output_size=4)
+        >>> y.shape
+        (1, 1, 4, 4)
+        """
+        name = f"fractional_max_pool{rank}d"
+        x, absent = with_batch(name, input, rank)
+        if (output_size is None) is (output_ratio is None):
+            raise ValueError(f"{name}: give either output_size or output_ratio")
+        if output_size is None:
+            ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * rank
+            output_size = tuple(int(n * ratio) for n, ratio in zip(x.shape[2:], ratios, strict=True))
+        drawn: Any = _random_samples
+        if drawn is None:
+            drawn = uniform((*x.shape[:2], rank), dtype=x.dtype, device=x.device)
+        found: Any = T["fractional_max_pool_with_indices"](x, asarray(drawn), kernel_size, output_size)
+        found = tuple(without_batch(each, absent) for each in found)
+        return found if return_indices else found[0]
+
+    def fractional_max_pool_with_indices(
+        input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+        return_indices: bool = False, _random_samples: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """The maxima of windows that lie by chance (Graham 2014), and where each is.
+
+        Parameters
+        ----------
+        input : Tensor
+            (batch, channels, *spatial), or without the batch.
+        kernel_size : int, or one for each axis
+            The lengths of windows.
+        output_size, output_ratio : number, or one for each axis
+            How many windows, or how many for each element of the input: one of the two.
+        return_indices : bool
+            Ignored: the places always come.
+        _random_samples : Tensor, optional
+            (batch, channels, axes), between 0 and 1: where windows lie; by default drawn.
+
+        Returns
+        -------
+        pair of Tensor
+            Maxima and int64 places among the flattened spatial axes, (batch, channels, *positions), or without the
+            batch.
+
+        Raises
+        ------
+        ShapeError, ValueError
+            When windows do not fit the input, or not one of size and ratio is given.
+
+        Examples
+        --------
+        >>> import micrograd_core as mg
+        >>> F = mg.nn.functional
+        >>> x = mg.ones((1, 1, 8, 8))
+        >>> y, places = F.fractional_max_pool2d_with_indices(x, 2, output_size=4)
+        >>> places.shape
+        (1, 1, 4, 4)
+        """
+        return fractional_max_pool(input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+    found: list[Callable[..., Any]] = [
+        max_pool, max_pool_with_indices, max_unpool, avg_pool if rank > 1 else avg_pool_of_one, lp_pool,
+        adaptive_avg_pool, adaptive_max_pool, adaptive_max_pool_with_indices,
+    ]  # fmt: skip
+    found += [fractional_max_pool, fractional_max_pool_with_indices] if rank > 1 else []
+    names = [each.__name__.removesuffix("_of_one").replace("pool", f"pool{rank}d") for each in found]
+    return {name: named(each, name, rank) for name, each in zip(names, found, strict=True)}
+
+
+MADE |= {name: function for rank in (1, 2, 3) for name, function in _poolings(rank).items()}

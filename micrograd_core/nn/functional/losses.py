@@ -364,3 +364,8 @@ of_operations(globals(), "input target", "poisson_nll_loss", ("eps", "reduction"
 of_operations(globals(), "input1 input2 target", "margin_ranking_loss cosine_embedding_loss")
 of_operations(globals(), "anchor positive negative", "triplet_margin_loss")
 globals().update({name: advising(globals()[name]) for name in publish(globals())})
+
+
+of_operations(globals(), "x1 x2", "cosine_similarity pairwise_distance")
+of_operations(globals(), "input", "pdist")
+publish(globals())

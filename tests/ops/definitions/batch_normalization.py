@@ -1,4 +1,4 @@
-"""What operations of `micrograd_core.ops.network.batch_normalization` are, in NumPy."""
+"""What operations of `micrograd_core.ops.network.normalization` are, in NumPy."""
 
 from __future__ import annotations
 

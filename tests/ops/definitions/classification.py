@@ -1,10 +1,10 @@
-"""What operations of `micrograd_core.ops.network.classification` are, in NumPy."""
+"""What operations of `micrograd_core.ops.network.losses` are, in NumPy."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.ops.network.classification import IGNORED, _class_axis
+from micrograd_core.ops.network.losses import IGNORED, _class_axis
 from tests.ops.definitions.softmax import softmax_reference
 
 

@@ -1,4 +1,4 @@
-"""What operations of `micrograd_core.ops.network.pooling` are, in NumPy."""
+"""What operations of `micrograd_core.ops.network.convolution` are, in NumPy."""
 
 from __future__ import annotations
 
