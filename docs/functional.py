@@ -15,20 +15,16 @@ from micrograd_core.nn.functional import (  # fmt: skip
     attention,
     classes,
     convolution,
-    distances,
     dropouts,
     embeddings,
     losses,
     normalization,
-    pooling,
-    resampling,
 )
 from micrograd_core.suggestions import table
 
 PAGE = Path(__file__).with_suffix(".md")
 FAMILIES = (
-    activations, convolution, pooling, arrangement, resampling, normalization, distances, dropouts, embeddings,
-    attention, losses, classes,
+    activations, convolution, arrangement, normalization, dropouts, embeddings, attention, losses, classes,
 )  # fmt: skip
 
 HEAD = """# What one types

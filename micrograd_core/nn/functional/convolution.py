@@ -1,10 +1,8 @@
-"""Products with weights: linear and bilinear layers, convolutions and their transposes over one to three axes.
+"""Products with weights, poolings, images at other sizes and places: all that goes over one to three spatial axes.
 
-Then other sizes and places of images, and poolings over one to three axes: maxima, with their places and back from
+Linear and bilinear layers, convolutions and their transposes; poolings are maxima, with their places and back from
 these, means, p-norms, adaptive ones. Elements tied for a maximum share its gradient evenly; where places are asked for,
-the first of them has it.
-
-An input may come without a batch.
+the first of them has it. An input may come without a batch.
 """
 
 from __future__ import annotations

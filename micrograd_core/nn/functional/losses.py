@@ -1,4 +1,4 @@
-"""Losses of numbers: how far predictions are from what was to be, pair by pair or between examples.
+"""Losses of numbers, and distances: how far predictions are from what was to be, pair by pair or between examples.
 
 What PyTorch's functions take by position after the arguments that it no longer recommends is given by name.
 """

@@ -1,9 +1,7 @@
-"""Convolutions over one to three spatial axes: matrix products with `patches`.
+"""Convolutions and poolings over one to three spatial axes: matrix products with `patches`, and reductions of them.
 
 Shapes are (batch, channels, *spatial), as in PyTorch. The three members of the family, convolution, transpose and the
 gradient by the weight, are bilinear, and each one's gradients are the other two: that closes it to any order.
-
-Poolings are each a reduction of `patches` (see `micrograd_core.ops.network.patches`).
 """
 
 from __future__ import annotations
@@ -176,28 +174,6 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
         more = _missing(size, g.shape[2:], weight.shape[2:], **windows)
         return getattr(k, transpose)(g, weight, 0.0, output_padding=more, groups=groups, **windows)
 
-    def conv_x(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Operand, **params: Any) -> Any:
-        return backward(k, g, weight, x.shape[2:], **params)
-
-    def conv_weight(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Operand, **params: Any) -> Any:
-        return getattr(k, by_weight)(g, x, kernel_size=weight.shape[2:], **params)
-
-    def transpose_x(
-        k: Table, g: Handle, out: Any, x: Handle, weight: Handle, bias: Operand, *, output_padding: Shape, **params: Any
-    ) -> Any:
-        return getattr(k, conv)(g, weight, 0.0, **params)
-
-    def transpose_weight(
-        k: Table, g: Handle, out: Any, x: Handle, weight: Handle, bias: Operand, *, output_padding: Shape, **params: Any
-    ) -> Any:
-        return getattr(k, by_weight)(x, g, kernel_size=weight.shape[2:], **params)
-
-    def weight_g(k: Table, g: Handle, out: Any, cotangent: Any, x: Handle, *, kernel_size: Shape, **params: Any) -> Any:
-        return getattr(k, conv)(x, g, 0.0, **params)
-
-    def weight_x(k: Table, g: Handle, out: Any, cotangent: Any, x: Handle, *, kernel_size: Shape, **params: Any) -> Any:
-        return backward(k, cotangent, g, x.shape[2:], **params)
-
     def shape(*lengths: int) -> Shape:
         """A sample's spatial lengths: the last ones."""
         return lengths[-rank:]
@@ -216,7 +192,11 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             optional=(0.0,),
             parameters=_conv_parameters(conv, rank),
             tangent=affine,
-            gradient=(conv_x, conv_weight, _bias_rule),
+            gradient=(
+                lambda k, g, out, x, w, bias, **params: backward(k, g, w, x.shape[2:], **params),
+                lambda k, g, out, x, w, bias, **params: getattr(k, by_weight)(g, x, kernel_size=w.shape[2:], **params),
+                _bias_rule,
+            ),
             compose=_conv,
             samples=fewer[0:1]
             or (
@@ -234,7 +214,13 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             optional=(0.0,),
             parameters=_transpose_parameters(transpose, rank),
             tangent=affine,
-            gradient=(transpose_x, transpose_weight, _bias_rule),
+            gradient=(
+                lambda k, g, out, x, w, bias, *, output_padding, **params: getattr(k, conv)(g, w, 0.0, **params),
+                lambda k, g, out, x, w, bias, *, output_padding, **params: getattr(k, by_weight)(
+                    x, g, kernel_size=w.shape[2:], **params
+                ),
+                _bias_rule,
+            ),
             compose=_conv_transpose,
             samples=fewer[1:2]
             or (
@@ -249,7 +235,12 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             "input ``x2``.",
             parameters=_weight_parameters(by_weight, rank),
             tangent=product,
-            gradient=(weight_g, weight_x),
+            gradient=(
+                lambda k, g, out, cotangent, x, *, kernel_size, **params: getattr(k, conv)(x, g, 0.0, **params),
+                lambda k, g, out, cotangent, x, *, kernel_size, **params: backward(
+                    k, cotangent, g, x.shape[2:], **params
+                ),
+            ),
             compose=_conv_weight,
             samples=fewer[2:3]
             or (

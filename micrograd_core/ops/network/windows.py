@@ -128,12 +128,8 @@ def _max_parameters(
     return {**found.given(4), "ceil_mode": bool(ceil_mode)}
 
 
-def _of(x: Any, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil_mode: bool) -> Windows:
-    return Windows.of("", x, kernel_size, stride, padding, dilation, ceil_mode)
-
-
 def _max_pool(k: Table, x: Handle, **windows: Any) -> tuple[Any, Any]:
-    found = _of(x, **windows)
+    found = Windows.of("", x, **windows)
     return _greatest(k, x, _places(k, found.rows(x.shape[2:]), x.shape[2:]), found.counts)
 
 
@@ -235,7 +231,7 @@ def _padded_avg_pool(
     divisor_override: int | None,
 ) -> Handle:  # fmt: skip
     rank = len(kernel_size)
-    found = _of(x, kernel_size, stride, padding, (1,) * rank, ceil_mode)
+    found = Windows.of("", x, kernel_size, stride, padding, (1,) * rank, ceil_mode)
     shape, around = tuple(x.shape[2:]), padding
     if any(found.beyond):
         widths = [(p, p + more) for p, more in zip(padding, found.beyond, strict=True)]
@@ -281,7 +277,7 @@ OPS = (
         "max_pool_with_indices",
         **_PARTS,
         parameters=_max_parameters,
-        shape=lambda x, **windows: ((*x.shape[:2], *_of(x, **windows).counts),) * 2,
+        shape=lambda x, **windows: ((*x.shape[:2], *Windows.of("", x, **windows).counts),) * 2,
         gradient=(_greatest_rule,),
         compose=_max_pool,
         samples=(Sample(_LINE, kernel_size=2, ceil_mode=True), Sample(_IMAGE, kernel_size=3, stride=2, padding=1)),

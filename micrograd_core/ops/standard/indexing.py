@@ -1,4 +1,4 @@
-"""Selection by integers: `take` and what undoes it, along one axis or position by position; and where to select.
+"""Selection and updates by integers: `take` and what undoes it, along one axis or by position; and where to select.
 
 All indexing by arrays comes down to these (`engine.keys` turns keys into axes and integers). Indices count
 from the end where they are negative. `take` and `index_add`, `take_along_axis` and `add_along_axis` are each other's
