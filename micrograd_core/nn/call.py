@@ -13,8 +13,8 @@ from micrograd_core.nn import functional
 from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.module import Module
 from micrograd_core.ops import TABLE
-from micrograd_core.ops.arguments import ARGUMENTS
 from micrograd_core.ops.shared import other_spellings, parameter_names, respelled
+from micrograd_core.suggestions import table
 
 if TYPE_CHECKING:
     from inspect import Signature
@@ -110,11 +110,8 @@ class Call(Module):
             self.arguments: dict[str, Any] = dict(takes.bind(*args, **kwargs).arguments)
         except TypeError as error:
             names = ", ".join(takes.parameters) or "no arguments"
-            advice = [
-                f"; instead of {word}=: {ARGUMENTS[word]}"
-                for word in kwargs
-                if word in ARGUMENTS.keys() - takes.parameters.keys()
-            ]
+            words = {word: said for word, said in table("argument").items() if word not in takes.parameters}
+            advice = [f"; instead of {word}=: {words[word]}" for word in kwargs if word in words]
             raise TypeError(f"{type(self).__name__}: {error}; it takes {names}{''.join(advice)}") from None
 
     def _contents(self) -> list[tuple[str, Any]]:

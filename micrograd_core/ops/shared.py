@@ -11,7 +11,7 @@ from typing import Any
 from micrograd_core.dtypes import COMPLEX_OF, DTYPES, REAL_OF, DType, bool_, float32, int64, integer_range
 from micrograd_core.errors import one_of
 from micrograd_core.layout import Shape, broadcast_shapes, resolve_axes
-from micrograd_core.ops.arguments import ARGUMENTS, Function, advising
+from micrograd_core.ops.arguments import Function, advising
 from micrograd_core.ops.record import CALL, FLOATING, NEST, Array, Handle, Op, Operand, Sample, Table, TypeIs
 from micrograd_core.ops.tangents import symmetric, zero
 
@@ -239,7 +239,9 @@ def reduction_arguments(name: str, axis: Any, keepdims: bool, others: dict[str, 
         )
     others = respelled(name, others, OF_REDUCTIONS)
     for each in others.keys() & {"where", "initial", "unbiased", "ddof"}:  # no reduction takes them
-        raise TypeError(f"{name}() got an unexpected keyword argument {each!r}; {ARGUMENTS[each]}")
+        from micrograd_core.suggestions import table
+
+        raise TypeError(f"{name}() got an unexpected keyword argument {each!r}; {table('argument')[each]}")
     if (axis is not None and "axis" in others) or (keepdims and "keepdims" in others):
         raise TypeError(f"{name}: axis (dim) or keepdims (keepdim) was given twice")
     return {"axis": axis, "keepdims": keepdims, **others}

@@ -14,8 +14,8 @@ import micrograd_core as mg
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.conformance.cases import cases
 from micrograd_core.ops import TABLE
-from micrograd_core.ops.arguments import ARGUMENTS
 from micrograd_core.ops.shared import other_spellings
+from micrograd_core.suggestions import table
 
 torch = pytest.importorskip("torch")
 BUILT: Final = frozenset(
@@ -79,9 +79,8 @@ def test_each_word_works_or_is_answered() -> None:
             function(*operands_of(name), **{word: None})
             silent.append(f"{name}({word}=): taken")
         except TypeError as error:
-            if f"instead of {word}=: {ARGUMENTS.get(word, '?')}" in str(error) and f"it is called as {name}(" in str(
-                error
-            ):
+            said = f"instead of {word}=: {table('argument').get(word, '?')}", f"it is called as {name}("
+            if all(each in str(error) for each in said):
                 answered.add(word)
             else:
                 silent.append(f"{name}({word}=): {error}")

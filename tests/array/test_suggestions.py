@@ -19,7 +19,7 @@ from micrograd_core import data, fft, linalg, nn, optim, random
 from micrograd_core.nn import functional
 from micrograd_core.suggestions import table, tables
 
-MODULES: Final = sorted(tables().keys() - {"Tensor", "dtype"})
+MODULES: Final = sorted(tables().keys() - {"Tensor", "argument", "dtype"})
 TENSORS: Final = table("Tensor")
 NOTHING: Final = Path(__file__).with_name("names_of_nothing.txt")
 """Public names of which nothing is said, as there is nothing here like them: of each place a line."""
