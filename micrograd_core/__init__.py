@@ -45,8 +45,8 @@ LATER = {
     "scalar.value": "Value",
     "transforms.anomaly": "detect_anomaly",
     "transforms.custom": "checkpoint custom_gradient custom_jvp",
-    "transforms.derivatives": "grad hessian hvp jacfwd jacobian jacrev jvp linearize value_and_grad vjp",
-    "transforms.gradcheck": "gradcheck gradgradcheck",
+    "transforms.derivatives": "grad hessian hvp jacfwd jacobian jacrev jvp linearize value_and_grad vjp gradcheck "
+    "gradgradcheck",
     "transforms.vmap": "vmap",
 }
 _HOMES = {name: module for module, names in LATER.items() for name in names.split()}

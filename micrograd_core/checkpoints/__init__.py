@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from micrograd_core.checkpoints.exchange import from_torch, to_torch
-from micrograd_core.checkpoints.exported import Exported, ExportError, export_onnx
+from micrograd_core.checkpoints.exported import Exported, ExportError, export_onnx, from_torch, to_torch
 from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.checkpoints.stored import Checkpoint, load, load_model, save
 from micrograd_core.suggestions import door

@@ -40,8 +40,6 @@ def kept(device: Device, work: Callable[[], object], first: int = 1, then: int =
 BROKEN: dict[str, str] = {}
 """Devices beside the one under test that do not work, and how it showed. Nobody charges the device under test."""
 
-_sound: set[str] = set()  # those that were tried, and work
-
 
 def others(device: Device) -> list[Device]:
     """Devices that tensors can move to from here: the host's, siblings of the same plugin, else any that works."""
@@ -54,20 +52,17 @@ def others(device: Device) -> list[Device]:
     return working(["cpu", *siblings]) or working(plugins.names())
 
 
+@cache
 def _works(device: Device) -> bool:
     """Whether a device keeps a few numbers and multiplies them; what is wrong otherwise is noted in `BROKEN`."""
-    name = str(device)
-    if name not in _sound and name not in BROKEN:
-        try:
-            found = (asarray([1.0, 2.0, 3.0], device=device) * 3).tolist()
-        except Exception as error:  # whatever its library raises
-            BROKEN[name] = str(error).partition("\n")[0] or type(error).__name__
-            return False
-        if found == [3.0, 6.0, 9.0]:
-            _sound.add(name)
-        else:
-            BROKEN[name] = f"3 times [1, 2, 3] is {found} there"
-    return name in _sound
+    try:
+        found = (asarray([1.0, 2.0, 3.0], device=device) * 3).tolist()
+        wrong = "" if found == [3.0, 6.0, 9.0] else f"3 times [1, 2, 3] is {found} there"
+    except Exception as error:  # whatever its library raises
+        wrong = str(error).partition("\n")[0] or type(error).__name__
+    if wrong:
+        BROKEN[str(device)] = wrong
+    return not wrong
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -128,14 +128,9 @@ def numbers(dtype: str) -> Any:
     if kind != "real floating":
         low, high = integer_range(DTYPES[dtype])
         return np.array([x for x in (0, 1, 2, 3, 7, 100, high - 1, high, low + 1, low, -1, -2, -7) if x >= low], dtype)
-    largest, smallest = limits(dtype)
+    largest, smallest = greatest(DTYPES[dtype]), 2.0 ** FORMATS[dtype][1]  # that has all its digits
     finite = [0.5, 1.0, 1.5, 2.0, 3.0, 20.0, 100.0, 1000.0, largest, smallest]
     return rounded([0.0, -0.0, *finite, *(-x for x in finite), np.inf, -np.inf, np.nan], dtype)
-
-
-def limits(dtype: str) -> tuple[float, float]:
-    """The largest number of a real floating dtype, and the smallest with all its digits."""
-    return greatest(DTYPES[dtype]), 2.0 ** FORMATS[dtype][1]
 
 
 def pairs(op: Op, dtype: str) -> list[Any]:

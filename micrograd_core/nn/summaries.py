@@ -8,7 +8,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.nn.module import Module
 from micrograd_core.support import pytrees
-from micrograd_core.support.escaping import printable
+from micrograd_core.support.escaping import aligned
 
 
 class Row(NamedTuple):
@@ -28,15 +28,10 @@ class Summary(NamedTuple):
     buffers: int
 
     def __str__(self) -> str:
-        cells = [(printable(each.name), each.kind, each.output, f"{each.parameters:,}") for each in self.rows]
-        head = ("layer", "kind", "output", "parameters")
-        widths = [max(len(row[i]) for row in [head, *cells]) for i in range(4)]
-        lines = [
-            "  ".join(f"{text:{'>' if i == 3 else '<'}{widths[i]}}" for i, text in enumerate(row))
-            for row in (head, tuple("─" * width for width in widths), *cells)
-        ]
+        rows = [(each.name, each.kind, each.output, f"{each.parameters:,}") for each in self.rows]
         buffers = f", and {self.buffers:,} numbers in buffers" if self.buffers else ""
-        return "\n".join([*lines, f"{self.parameters:,} parameters{buffers}"])
+        table = aligned([("layer", "kind", "output", "parameters"), *rows])
+        return f"{table}\n{self.parameters:,} parameters{buffers}"
 
     def __repr__(self) -> str:
         return str(self)

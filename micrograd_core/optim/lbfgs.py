@@ -187,10 +187,8 @@ class LBFGS(Optimizer):
                 if taken_before < self.max_iter - 1:
                     loss, gradient, calls = _number(closure()), self._gradient(), 1
             else:
-                at, least = (
-                    partial(self._point, closure, start, direction),
-                    self.tolerance_change / _greatest(direction),
-                )
+                at = partial(self._point, closure, start, direction)
+                least = self.tolerance_change / _greatest(direction)
                 now, most = Point(0.0, loss, gradient, slope), self.max_eval - evaluations
                 (length, loss, gradient, _), calls = _strong_wolfe(at, length, now, least, most)
                 self._put(start, direction, length)

@@ -6,15 +6,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from micrograd_core.errors import TraceError
+from micrograd_core.optim.base import Optimizer
 from micrograd_core.optim.factors import Factor, chained, check_steps, sequential
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.context import programs
-
-if TYPE_CHECKING:
-    from micrograd_core.optim.base import Optimizer
 
 
 class Schedule:

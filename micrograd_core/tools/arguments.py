@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from reprlib import repr as brief
 from typing import Any
 
@@ -102,25 +102,3 @@ def _finite(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return [_finite(each) for each in x]
     return None if isinstance(x, float) and not math.isfinite(x) else x
-
-
-def aligned(rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as a table for a terminal, the first one its head; numbers stand at the right."""
-    cells = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [
-        all(isinstance(cell, (int, float)) or _is_figure(str(cell)) for cell in column)
-        for column in zip(*rows[1:], strict=True)
-    ] or [False] * len(widths)
-    lines = [
-        "  ".join(
-            cell.rjust(width) if end else cell.ljust(width) for cell, width, end in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
-    lines.insert(1, "  ".join("─" * width for width in widths))
-    return "\n".join(lines)
-
-
-def _is_figure(text: str) -> bool:
-    return bool(text) and all(part[:1] in "0123456789-+.–~" for part in text.split())

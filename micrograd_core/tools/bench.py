@@ -13,6 +13,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from micrograd_core.support.escaping import aligned
 from micrograd_core.tools import arguments as common
 
 Work = Callable[[], Any]
@@ -80,7 +81,7 @@ def told(rows: list[dict[str, Any]]) -> str:
         others = [x for name, x in found.items() if not name.startswith("micrograd") and name != "numpy"]
         ratio = f"{found['micrograd'] / min(others):.2f}" if others else "–"
         cells.append((row["work"], *(f"{found[name]:,.1f}" if name in found else "–" for name in names), ratio))
-    return common.aligned(cells)
+    return aligned(cells)
 
 
 def _has(name: str) -> bool:

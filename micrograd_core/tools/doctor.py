@@ -10,7 +10,7 @@ from micrograd_core.backend import STANDS_ON
 from micrograd_core.device import Device
 from micrograd_core.errors import DeviceUnavailable, MicrogradError, install
 from micrograd_core.ops import TABLE
-from micrograd_core.tools.arguments import aligned
+from micrograd_core.support.escaping import aligned
 
 COLUMNS = ("device", "status", "plugin", "dtypes", "native ops", "capabilities")
 

@@ -15,7 +15,7 @@ import micrograd_core as mg
 from micrograd_core import nn
 from micrograd_core.checkpoints import load, load_model, save
 from micrograd_core.data import DataError
-from micrograd_core.tools.arguments import aligned
+from micrograd_core.support.escaping import aligned
 from micrograd_core.tools.cli import main
 from micrograd_train import load_predictor, read
 from micrograd_train.options import as_options

@@ -11,7 +11,7 @@ from micrograd_core import jit, nn, plugins
 from micrograd_core.device import Device
 from micrograd_core.errors import DeviceUnavailable, MicrogradError
 from micrograd_core.random import Generator
-from micrograd_core.tools import arguments as common
+from micrograd_core.support.escaping import aligned
 from micrograd_train.learning.inputs import Inputs
 from micrograd_train.using.inspection import sample
 from micrograd_train.using.trained import load_predictor
@@ -156,4 +156,4 @@ def told(rows: list[dict[str, Any]]) -> str:
         name = row["device"] + " jit" * row["jit"]
         cells.append((name, row["status"], *figures, row.get("largest at", ""), launches, spent))
     reasons = [f"\n{row['device']}: {row['reason']}" for row in rows if "reason" in row]
-    return "\n".join([common.aligned(cells), *reasons])
+    return "\n".join([aligned(cells), *reasons])

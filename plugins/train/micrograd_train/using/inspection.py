@@ -9,6 +9,7 @@ from micrograd_core import nn
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.checkpoints import CheckpointError
 from micrograd_core.device import Device
+from micrograd_core.support.escaping import aligned
 from micrograd_core.tools import arguments as common
 from micrograd_train import options as own
 from micrograd_train.learning.inputs import Inputs
@@ -74,13 +75,13 @@ def told(result: dict[str, Any]) -> str:
             rows = [
                 (each["name"], each["kind"], each["output"], f"{each['parameters']:,}") for each in result["layers"]
             ]
-            parts.append(common.aligned([("layer", "kind", "output", "parameters"), *rows]))
+            parts.append(aligned([("layer", "kind", "output", "parameters"), *rows]))
         if inputs.classes:
             parts.append(f"classes: {', '.join(map(str, inputs.classes[:40]))}")
         if inputs.preparation is not None:
             prepared = [("column", "becomes")]
             prepared += [(each.name, _becomes(each)) for each in inputs.preparation.columns]
-            parts.append(common.aligned(prepared))
+            parts.append(aligned(prepared))
             parts += [f"left out: {name}: {own.as_options(why)}" for name, why in inputs.preparation.left_out.items()]
         if "note" in result:
             parts.append(result["note"])
@@ -88,7 +89,7 @@ def told(result: dict[str, Any]) -> str:
         listed = [
             (name, each["dtype"], " × ".join(map(str, each["shape"]))) for name, each in result["tensors"].items()
         ]
-        parts.append(common.aligned([("tensor", "dtype", "shape"), *listed]))
+        parts.append(aligned([("tensor", "dtype", "shape"), *listed]))
     if "inputs" not in result and meta is not None:
         parts.append(f"meta: {common.json_text(meta)}")
     return "\n\n".join(parts)

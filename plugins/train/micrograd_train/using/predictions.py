@@ -10,6 +10,7 @@ from typing import Any
 
 from micrograd_core.data import DataError
 from micrograd_core.support import files
+from micrograd_core.support.escaping import aligned
 from micrograd_core.tools import arguments as common
 from micrograd_train.learning import measures
 from micrograd_train.learning.inputs import Rows
@@ -174,6 +175,6 @@ def judgement(result: dict[str, Any]) -> str:
         (each["class"], f"{each['precision']:.3f}", f"{each['recall']:.3f}", f"{each['f1']:.3f}", f"{each['rows']:,}")
         for each in result["classes"]
     ]
-    table = common.aligned(rows)
+    table = aligned(rows)
     accuracy = f"accuracy {result['accuracy']:.2%}{measures.ranked(result)}"
     return f"{table}\n\n{accuracy}, loss {result['loss']:.4f} on {result['rows']:,} rows"
