@@ -34,7 +34,6 @@ class OpenCLBackend(CompiledBackend):
     """One OpenCL device."""
 
     language = OPENCL
-    capabilities = CompiledBackend.capabilities
 
     def __init__(self, name: str, device: Any) -> None:
         double = "cl_khr_fp64" in device.extensions
@@ -85,8 +84,7 @@ class OpenCLBackend(CompiledBackend):
 
     def build(self, text: str, nest: Nest) -> Any:
         """A kernel."""
-        types = {**OPENCL.types, **OPENCL.memory}
-        given = [(i, types[b.dtype.name]) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
+        given = [(i, OPENCL.memory_of(b.dtype)) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
         pointers = "".join(f", __global {T}* p{i}" for i, T in given)
         starts = "\n".join(f"const long at{i} = m[{i}];" for i, _ in given)
         source = KERNEL.format(preamble=OPENCL.preamble, pointers=pointers, starts=starts, text=text)

@@ -114,7 +114,7 @@ class WebGPUBackend(CompiledBackend):
         given = [(i, b) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
         bindings = "\n".join(
             f"@group(0) @binding({n + 1}) var<storage, {'read' if b.role == 'in' else 'read_write'}> p{i}: "
-            f"array<{WGSL.memory.get(b.dtype.name, WGSL.types[b.dtype.name])}>;"
+            f"array<{WGSL.memory_of(b.dtype)}>;"
             for n, (i, b) in enumerate(given)
         )
         starts = "\n".join(f"let at{i} = m[{i + 3}];" for i, _ in given)
