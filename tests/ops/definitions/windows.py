@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core.ops.network.resampling import sizes_of
-from micrograd_core.ops.network.windows import Windows, _max_parameters, _mean_parameters, _of, _seen
+from micrograd_core.ops.network.windows import Windows, _max_parameters, _mean_parameters, _seen
 
 
 def _reference(np: Any, x: Any, tables: Any) -> Any:
@@ -23,7 +23,7 @@ def _reference(np: Any, x: Any, tables: Any) -> Any:
 
 
 def _max_reference(np: Any, x: Any, *args: Any, **params: Any) -> Any:
-    return _reference(np, x, _of(x, **_max_parameters(x, *args, **params)).rows(x.shape[2:]))
+    return _reference(np, x, Windows.of("", x, **_max_parameters(x, *args, **params)).rows(x.shape[2:]))
 
 
 def _adaptive_reference(np: Any, x: Any, output_size: Any) -> Any:
