@@ -7,7 +7,8 @@
 # DEVICE=cpu runs what can be run without a GPU; with any other, what finds no GPU fails, and so does the whole.
 # KERNELS and CONFORMANCE choose what runs of these, as pytest's -k does; empty, all of it, which takes its time.
 # SMALL=1 compares in small sizes, to see that the programs work: their times mean nothing then.
-# LEAK_STEPS is how many steps of training the proof that memory does not grow takes; TESTS, which of the core's tests run.
+# LEAK_STEPS is how many steps of training the proof that memory does not grow takes; GRAPH_CASES, how many programs are
+# captured; TESTS, which of the core's tests run.
 # PATIENCE multiplies the time that each step may take, for what is slower than a GPU; LIMIT is that of all of them.
 # Ends non-zero if a step failed; each step's output is in $OUT (default: a folder that is named at the end).
 # STEPS names those to run beside devices; they keep their order, and the default is all: STEPS="kernels peers" bash …/run.sh
@@ -24,7 +25,7 @@ workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
 export COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)} # of the figures
 end=$((SECONDS + ${LIMIT:-525}))
-steps=" devices ${STEPS:-kernels peers networks devices-compared proofs memcheck racecheck synccheck conformance tests} "
+steps=" devices ${STEPS:-kernels graphs attention peers networks devices-compared proofs memcheck racecheck synccheck conformance tests} "
 [ "$device" = cpu ] || export MICROGRAD_CUDA_REQUIRED=1
 # One layout and one dtype of each sort; of all that has neither, all of it.
 kept="contiguous and (float32 or bfloat16 or int64 or int8 or complex64 or bool or not second_gradient)"
@@ -67,9 +68,12 @@ own=("${sanitized[@]%::*}" backends/cuda/tests/test_{attention,fused_attention,p
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
   "$python" "$device"
 step kernels 120 "${pytest[@]}" "${own[@]}" -k "${KERNELS:-}" "${parallel[@]}"
+step graphs 90 env GRAPH_CASES="${GRAPH_CASES:-10000}" "${pytest[@]}" backends/cuda/tests/test_graphs.py "${parallel[@]}"
 small=()
 compared=(--seconds 0.2)
 if [ "$device" = cpu ] || [ "${SMALL:-0}" = 1 ]; then small=(--small --seconds 0) compared=(--size 10000 --seconds 0); fi
+[ "$device" = cpu ] || LINES_SHOWN=60 step attention 90 "$python" -m benchmarks.gpu.attention --device "$device" --out "$results" \
+  "${small[@]:0:1}" ${ATTENTION:-}
 LINES_SHOWN=120 step peers 150 "$python" benchmarks/benchmark_gpu.py --device "$device" --out "$results" "${small[@]}"
 LINES_SHOWN=120 step networks 110 "$python" benchmarks/benchmark_gpu_networks.py --device "$device" --out "$results" \
   "${small[@]}"
