@@ -45,11 +45,19 @@ class Sizes(NamedTuple):
     classes: tuple[int, int]  # of a loss
     images: tuple[int, int, tuple[int, ...]]  # batch, side, channels
     text: tuple[int, int, int, int, int]  # batch, length, width, blocks, vocabulary
+    long: tuple[int, int, int, int, int]  # of GPT-2 124M
     layers: tuple[int, ...]
 
 
-FULL = Sizes((8192, 4096), (1024, 50257), (256, 32, (3, 64, 128)), (16, 512, 512, 6, 8192), (64, 128, 10))
-SMALL = Sizes((8, 64), (8, 65), (4, 8, (3, 4, 8)), (2, 8, 16, 1, 32), (8, 16, 4))
+FULL = Sizes(
+    (8192, 4096),
+    (1024, 50257),
+    (256, 32, (3, 64, 128)),
+    (16, 512, 512, 6, 8192),
+    (8, 1024, 768, 12, 50304),
+    (64, 128, 10),
+)
+SMALL = Sizes((8, 64), (8, 65), (4, 8, (3, 4, 8)), (2, 8, 16, 1, 32), (1, 8, 16, 1, 33), (8, 16, 4))
 
 
 # ── programs and their numbers ───────────────────────────────────────────────────────────────────────────────
@@ -73,9 +81,9 @@ def images(size: Sizes, rng: np.random.Generator) -> Arrays:
     return arrays
 
 
-def text(size: Sizes, rng: np.random.Generator) -> Arrays:
+def text(size: tuple[int, int, int, int, int], rng: np.random.Generator) -> Arrays:
     """Tokens and those after them, and the parameters of a transformer."""
-    batch, length, width, blocks, count = size.text
+    batch, length, width, blocks, count = size
     tokens = rng.integers(count, size=(batch, length + 1))
     arrays: Arrays = {"x": tokens[:, :-1].copy(), "targets": tokens[:, 1:].reshape(-1)}
     arrays["tokens"] = rng.normal(0, 0.1, (count, width)).astype("float32")
@@ -106,7 +114,8 @@ def table(size: Sizes) -> list[Case]:
     steps: list[tuple[str, str, Callable[..., Any], Callable[[np.random.Generator], Arrays]]] = [
         ("mlp", f"an MLP {widths}, batch 64", cases.perceptron, cases.batch_and_parameters(64, *size.layers)),
         ("cnn", f"a CNN {size.images}", cases.convolutions, partial(images, size)),
-        ("gpt", f"a GPT {size.text}", cases.gpt, partial(text, size)),
+        ("gpt", f"a GPT {size.text}", cases.gpt, partial(text, size.text)),
+        ("gpt2", f"a GPT {size.long}", cases.gpt, partial(text, size.long)),
     ]
     return found + [
         Case(name, "models", "model", f"step of {about}, Adam", program, draw, "adam", 3e-2)
