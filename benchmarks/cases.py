@@ -205,7 +205,7 @@ def residual_network(p: Any, x: Any, targets: Any, *parameters: Any) -> Any:
     return p.cross_entropy(p.linear(x.reshape((x.shape[0], -1)), *left), targets)
 
 
-HEADS = 4
+HEADS = 4  # at least, and one for 64 features
 BLOCK = 11
 """Parameters of a block."""
 
@@ -215,7 +215,8 @@ def block(p: Any, x: Any, *parameters: Any) -> Any:
     project = parameters[4]
     norm0, norm1, merge, up, down = (parameters[i : i + 2] for i in (0, 2, 5, 7, 9))
     batch, length, width = x.shape
-    heads = p.linear(p.layer_norm(x, *norm0), project).reshape((batch, length, 3, HEADS, width // HEADS))
+    count = max(HEADS, width // 64)
+    heads = p.linear(p.layer_norm(x, *norm0), project).reshape((batch, length, 3, count, width // count))
     query, key, value = (p.permute(heads[:, :, i], (0, 2, 1, 3)) for i in range(3))
     seen = p.causal_attention(query, key, value)
     x = x + p.linear(p.permute(seen, (0, 2, 1, 3)).reshape((batch, length, width)), *merge)
