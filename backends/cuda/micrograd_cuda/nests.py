@@ -56,8 +56,8 @@ const {index} size = table.size[t], thread = (blockIdx.x - table.first[t]) * {bl
 PACK: Final = """const {index} u = thread;
 if (u * {width} >= size) return;
 const int count = size - u * {width} < {width} ? size - u * {width} : {width};"""
-ROW: Final = """const {index} u = thread / {threads} < size ? thread / {threads} : size - 1, lane = thread % {threads};
-constexpr int count = {width};"""
+ROW: Final = """constexpr int count = {width};
+const {index} row = thread / {threads}, u = row < size ? row : 0, lane = u == row ? thread % {threads} : FAR;"""
 
 
 def covers(name: str, operands: tuple[Any, ...]) -> bool:
