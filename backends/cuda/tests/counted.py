@@ -38,6 +38,7 @@ class CountedRuntime(HostRuntime):
     """As its base, but that each unit is compiled for `architecture`, and translated: tensor cores, too."""
 
     capability = 90
+    flags = ("-DCOUNTED", "-O0")  # compiled more slowly than it runs: gcc is not to optimise
 
     def __init__(self, architecture: str = "sm_90") -> None:
         super().__init__()
@@ -58,8 +59,7 @@ class CountedRuntime(HostRuntime):
     def _translated(self, name: str, text: str, block: int, types: list[str], dynamic: int = 0) -> Callable[..., None]:
         made = nvrtc.compile_text(text, self.architecture, OPTIONS)
         FOLDER.mkdir(exist_ok=True)
-        # Compiled more slowly than it runs: gcc is not to optimise.
-        library = ctypes.CDLL(str(translate.build(made.ptx, FOLDER, "-DCOUNTED", "-O0")))
+        library = ctypes.CDLL(str(translate.build(made.ptx, FOLDER, *self.flags)))
         run = getattr(library, f"kernel_{name}")
         run.restype = ctypes.c_char_p
         counted = (ctypes.c_uint64 * 3).in_dll(library, "counted")

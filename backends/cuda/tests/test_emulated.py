@@ -523,6 +523,47 @@ print(x)
     assert beyond.returncode == -signal.SIGSEGV
 
 
+def test_what_the_pool_takes_back_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMULATED_POISON", "1")
+    code = """
+import cupy
+memory = cupy.cuda.memory.alloc(64)
+x = cupy.ndarray(16, "float32", cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(memory.ptr, 64, None), 0))
+x[...] = 1
+print(x[0])
+del memory
+print(x[0], cupy.empty(16, "int32")[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == "1.0\nnan -1\n", done.stderr
+
+
+def test_a_streams_handle_is_the_next_ones(gpu: Device) -> None:
+    cupy = gpu.kernels.backend.cupy
+    first, second = cupy.cuda.Stream(), cupy.cuda.Stream()
+    handle = first.ptr
+    assert second.ptr != handle
+    del first
+    assert cupy.cuda.Stream(non_blocking=True).ptr == handle
+
+
+def test_a_race_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = """
+import cupy
+f = cupy.RawKernel('extern "C" __global__ void f(int* x) { x[threadIdx.x %% %d] = 1; }', "f")
+f((1,), (8,), (cupy.zeros(8, "int32"),))
+"""
+    monkeypatch.setenv("EMULATED_ORDER", "0")
+    monkeypatch.setenv("EMULATED_RACES", "1")
+    clean, racing = (
+        subprocess.run([sys.executable, "-c", code % n], cwd=ROOT, capture_output=True, text=True, check=False).stderr
+        for n in (8, 7)
+    )
+    assert clean == ""
+    assert "race: write after write of global memory" in racing
+    assert "by thread 7 of block 0 and thread 0 of block 0, in f" in racing
+
+
 def test_memory_of_one_device_is_not_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMULATED_DEVICES", "2")
     code = """

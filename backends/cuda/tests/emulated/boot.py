@@ -40,7 +40,7 @@ def _translate(text: bytes) -> int | None:
     from . import translate
 
     try:
-        path = translate.build(text.decode(), KERNELS)
+        path = translate.build(text.decode(), KERNELS, *["-DFIND_RACES"] * bool(os.environ.get("EMULATED_RACES")))
     except Exception as error:  # it cannot leave through C
         print(f"emulated: {error}", file=sys.stderr)
         return None
@@ -58,6 +58,23 @@ if os.environ.get("EMULATED_GUARD"):
     import cupy
 
     cupy.cuda.set_allocator(None)  # no pool: each array has a block of its own
+
+if os.environ.get("EMULATED_POISON"):
+    import cupy
+
+    class Poison(cupy.cuda.MemoryHook):
+        """The pool gives the memory of a stream to that stream only, and so its turn is among the stream's work."""
+
+        name, streams = "poison", dict[int, int]()
+
+        def malloc_postprocess(self, mem_ptr: int, **of: int) -> None:
+            self.streams[mem_ptr] = cupy.cuda.get_current_stream().ptr
+
+        def free_preprocess(self, mem_ptr: int, mem_size: int, device_id: int, **of: int) -> None:
+            of_streams = self.streams.pop(mem_ptr, 0), device_id, cupy.cuda.get_current_stream().ptr
+            device.emulated_poison(*map(ctypes.c_int64, (mem_ptr, mem_size, *of_streams)))
+
+    Poison().__enter__()
 
 
 def count(event: str) -> int:

@@ -3,7 +3,7 @@
 It has CuPy (the wheel, unchanged but for two modules), NVRTC, and what else `NEEDED` names: `uv sync --group emulated`
 brings all of it. All that is made lies in the environment, and is made anew where one of the sources here has changed:
 
-- ``libemulated_cuda.so`` from the four ``.cpp`` here, with a function that fails for each that CuPy asks for
+- ``libemulated_cuda.so`` from the ``.cpp`` here, with a function that fails for each that CuPy asks for
   and nothing here has; and CUDA's libraries, by the names that CuPy loads, as links to it;
 - ``cupy_backends.cuda.api.runtime`` from CuPy's source distribution: in the wheel NVIDIA's runtime is part of it;
 - ``cupy.cuda.thrust``, in Python;
@@ -39,8 +39,8 @@ SUFFIX: Final = sysconfig.get_config_var("EXT_SUFFIX")
 HOOK: Final = SITE / "emulated_cuda.pth"
 RUNTIME: Final = Path("cupy_backends", "cuda", "api", "runtime")
 THRUST: Final = SITE / "cupy" / "cuda" / f"thrust{SUFFIX}"
-MODULES: Final = ("boot.py", "translate.py", "expressions.py", "ptx.py", "prelude.h")
-COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "convolution.cpp", "fourier.cpp")
+MODULES: Final = ("boot.py", "translate.py", "expressions.py", "ptx.py", "prelude.h", "races.h")
+COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "convolution.cpp", "fourier.cpp", "sorting.cpp")
 SOURCES: Final = (*COMPILED, "device.h", "halves.h", "thrust.py", "build.py")
 NEEDED: Final = (
     *("cupy-cuda13x", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "cython", "setuptools", "pip"),

@@ -217,7 +217,7 @@ Status convolve(Made made, Handle* handle, const void* one, const Tensor* x, con
     call.workspace = workspace, call.size = size;
     call.deepen();
     emulated_choose(handle->stream);
-    return emulated_give(line, [call]() { return call.done(); }) ? 0 : 5000;
+    return emulated_give(line, [call]() { return call.done(); }, {first, second, workspace, out}) ? 0 : 5000;
 }
 
 } // namespace

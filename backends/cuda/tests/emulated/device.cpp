@@ -10,6 +10,7 @@
 // EMULATED_MEMORY   bytes of each; 4 GiB
 // EMULATED_GUARD    a block ends at a page that nobody may touch, and CuPy pools none
 // EMULATED_LATE     work is done when somebody waits for it
+// EMULATED_POISON   what CuPy's pool takes back is NaN
 // EMULATED_TRACE    each launch is printed
 #include <array>
 #include <chrono>
@@ -57,10 +58,11 @@ bool guarded() {
 bool late = getenv("EMULATED_LATE");
 bool idle = false;
 
-struct Block { size_t size; int device; bool host; char* base; size_t mapped; };
+struct Block { size_t size; int device; bool host; char* base; size_t mapped; long number; };
 struct Stream;
 struct Task { long ticket; Work work; std::vector<std::pair<Stream*, long>> after; };
-struct Graph { std::vector<Work> works; std::vector<Stream*> streams; bool broken; };
+struct Node { Work work; std::string name; std::vector<std::pair<const void*, long>> memory; }; // and its block's number
+struct Graph { std::vector<Node> nodes; std::vector<Stream*> streams; bool broken; };
 struct Stream { int device; bool is_default, blocking; std::deque<Task> waiting; Graph* graph; };
 struct Event { int device; std::shared_ptr<double> at; Stream* stream; long ticket; Graph* graph; };
 struct Link { std::string text; };
@@ -74,7 +76,8 @@ std::map<uintptr_t, Block> blocks;
 std::map<int, size_t> used;
 std::map<std::string, long> counts;
 std::vector<Stream*> streams; // all there ever were: what was given to one may be waited for when it is gone
-long tickets = 0;
+std::map<int, std::vector<Stream*>> destroyed; // of each device: streams whose handles are given again
+long tickets = 0, allocations = 0;
 const char* broken = nullptr; // why work that was done late failed; whoever waits is told
 int readable = 0; // the device whose memory may be read and written
 bool recording = false;
@@ -166,11 +169,17 @@ cudaError_t waited() {
     fprintf(stderr, "emulated: %s\n", std::exchange(broken, nullptr));
     return failed(cudaErrorLaunchFailure);
 }
-// Work for a stream, after another stream's up to a ticket. Null, or what went wrong, if it was done now.
-const char* give(Stream& stream, Work work, Stream* other = nullptr, long until = 0) {
+// Work for a stream, after another stream's up to a ticket. Null, or what went wrong, if it was done now. A graph keeps its
+// name, and which memory it is over.
+const char* give(Stream& stream, Work work, const std::string& name = "", const std::vector<const void*>& memory = {},
+                 Stream* other = nullptr, long until = 0) {
     if (idle) return nullptr;
     if (stream.graph) {
-        stream.graph->works.push_back(std::move(work));
+        Node node = {std::move(work), name, {}};
+        for (const void* each : memory)
+            if (const auto found = block_of(each); found != blocks.end())
+                node.memory.emplace_back(each, found->second.number);
+        stream.graph->nodes.push_back(std::move(node));
         return nullptr;
     }
     if (!late) {
@@ -217,7 +226,7 @@ cudaError_t allocate(void** pointer, size_t bytes, bool host) {
         mprotect(base, FENCE, PROT_NONE);
         mprotect(base + FENCE + pages, FENCE, PROT_NONE);
     }
-    blocks[reinterpret_cast<uintptr_t>(start)] = {size, current, host, base, mapped};
+    blocks[reinterpret_cast<uintptr_t>(start)] = {size, current, host, base, mapped, ++allocations};
     if (!host) used[current] += size;
     *pointer = start;
     return cudaSuccess;
@@ -277,7 +286,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
         const Opened first(to), second(from);
         memmove(to, kept ? bytes_kept->data() : from, bytes);
         return nullptr;
-    });
+    }, "a copy", {to, from});
     if (waits) advance(stream);
     return waits ? waited() : cudaSuccess;
 }
@@ -290,7 +299,7 @@ cudaError_t fill(void* to, int value, size_t bytes, void* handle) {
         const Opened opened(to);
         memset(to, value, bytes);
         return nullptr;
-    });
+    }, "a fill", {to});
     return cudaSuccess;
 }
 
@@ -366,21 +375,15 @@ void emulated_now() {
     if (!refuses_to_wait(stream)) advance(stream);
     enter(current);
 }
-bool emulated_give(const std::string& line, Work work) {
+bool emulated_give(const std::string& line, Work work, const std::vector<const void*>& memory) {
     Locked locked(access_to_all);
     record(line);
-    const char* failure = give(stream_of(chosen), std::move(work));
+    const char* failure = give(stream_of(chosen), std::move(work), line, memory);
     if (failure) fprintf(stderr, "emulated: %s\n", failure);
     return !failure;
 }
 
 extern "C" {
-
-// The same for what is not C++.
-void emulated_enter(void* stream) {
-    emulated_choose(stream);
-    emulated_now();
-}
 
 // ── ours ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -406,6 +409,19 @@ void emulated_record(int on) {
     if ((recording = on)) recorded.clear();
 }
 const char* emulated_recorded() { return recorded.c_str(); }
+// What a pool has taken back holds no more numbers, once its stream, and the current one, have done what they were given so
+// far. No part of a graph, which would overwrite what is others' by then.
+void emulated_poison(void* memory, size_t bytes, void* handle, int device, void* now) {
+    Locked locked(access_to_all);
+    Stream* const other = &stream_of(now);
+    const int before = std::exchange(current, device);
+    if (Stream& stream = stream_of(handle); !stream.graph)
+        give(stream, [=]() -> const char* {
+            if (within(memory, bytes, false)) memset(memory, UNWRITTEN, bytes);
+            return nullptr;
+        }, "", {}, other, tickets);
+    current = before;
+}
 // The function that turns PTX into the path of a library whose kernels are `kernel_NAME`; empty where it cannot.
 void emulated_translator(const char* (*function)(const char*)) { translate = function; }
 
@@ -514,15 +530,23 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
     Locked locked(access_to_all);
-    streams.push_back(new Stream{current, false, !(flags & cudaStreamNonBlocking), {}, nullptr});
-    *stream = reinterpret_cast<cudaStream_t>(streams.back());
+    std::vector<Stream*>& free = destroyed[current];
+    if (free.empty()) free.push_back(streams.emplace_back(new Stream{current, false, false, {}, nullptr}));
+    free.back()->blocking = !(flags & cudaStreamNonBlocking);
+    *stream = reinterpret_cast<cudaStream_t>(free.back());
+    free.pop_back();
     return cudaSuccess;
 }
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, 0); }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
     return cudaStreamCreateWithFlags(stream, flags);
 }
-OK(cudaStreamDestroy, cudaStream_t) // what it was given is done all the same
+// What it was given is done all the same. Its handle is the next stream's.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    Locked locked(access_to_all);
+    destroyed[stream_of(stream).device].push_back(&stream_of(stream));
+    return cudaSuccess;
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     Locked locked(access_to_all);
     count("synchronisation");
@@ -589,8 +613,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
     Locked locked(access_to_all);
     count("graph launch");
     record("graph");
-    for (const Work& each : reinterpret_cast<Graph*>(graph)->works)
-        if (const char* failure = give(stream_of(handle), each))
+    const auto& nodes = reinterpret_cast<Graph*>(graph)->nodes;
+    for (const auto& [work, name, memory] : nodes)
+        for (const auto& [pointer, number] : memory)
+            if (const auto found = block_of(pointer); found == blocks.end() || found->second.number != number)
+                return failed(cudaErrorIllegalAddress, ("a graph is launched whose memory is freed: " + name).c_str());
+    for (const Node& node : nodes)
+        if (const char* failure = give(stream_of(handle), node.work))
             return failed(cudaErrorLaunchFailure, failure);
     return cudaSuccess;
 }
@@ -640,7 +669,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t which, unsigned
         return cudaSuccess;
     }
     if (refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureIsolation);
-    if (late && event.stream) give(stream, []() -> const char* { return nullptr; }, event.stream, event.ticket);
+    if (late && event.stream) give(stream, []() -> const char* { return nullptr; }, "", {}, event.stream, event.ticket);
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* time, cudaEvent_t from, cudaEvent_t to) {
@@ -758,11 +787,15 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
         }
         record(line);
     }
+    std::vector<const void*> memory;
+    for (const std::string& each : arguments) // whatever may be a pointer
+        for (size_t at = 0; stream.graph && at + 8 <= each.size(); at += 8)
+            memcpy(&memory.emplace_back(), each.data() + at, 8);
     const char* failure = give(stream, [run = kernel.run, sizes, shared, arguments]() {
         std::vector<void*> places;
         for (const std::string& each : arguments) places.push_back(const_cast<char*>(each.data()));
         return run(sizes.data(), shared, shared_memory(), places.data());
-    });
+    }, kernel.name, memory);
     return failure ? refused(CUDA_ERROR_LAUNCH_FAILED, failure) : CUDA_SUCCESS;
 }
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute which, CUfunction) {

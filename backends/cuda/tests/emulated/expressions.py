@@ -136,7 +136,7 @@ VOTES: Final = {
     "all": "ballot(W) == W->arrived",
     "uni": "ballot(W) == 0 || ballot(W) == W->arrived",
 }
-NOTHING: Final = {"membar", "fence", "nanosleep", "prefetch", "discard", "griddepcontrol"}
+NOTHING: Final = {"nanosleep", "prefetch", "discard", "griddepcontrol"}
 MEETING: Final = re.compile(r"\b(?:bar|barrier|shfl|vote|mma|ldmatrix)\.")  # where a thread waits for others
 
 

@@ -89,7 +89,7 @@ struct Gemm { // the arguments of a batch of products, as cuBLAS orders them
         return !emulated_give(line, [call = *this, scale, kept]() -> const char* {
             call.all<T, R>(widen(scale), widen(kept));
             return nullptr;
-        });
+        }, {a, b, c, bias});
     }
     template <class T, class R> void all(Wide<T> scale, Wide<T> kept) const {
         for (int64_t i = 0; i < count; ++i)

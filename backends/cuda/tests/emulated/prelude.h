@@ -18,7 +18,7 @@ typedef float f32; typedef double f64;
 /* ── failing: a kernel returns a sentence ─────────────────────────────────────────────────────────────────────── */
 
 static jmp_buf failed;
-static char sentence[256];
+static char sentence[512];
 static void fail(const char* format, ...) {
     va_list values;
     va_start(values, format);
@@ -127,7 +127,7 @@ static inline u32 permute(u32 x, u32 y, u32 selector) {
 /* ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────── */
 
 enum { WARP = 32, ENDED = -1 };
-typedef enum { RUNS, WAITS_FOR_BLOCK, WAITS_FOR_LANES } State;
+typedef enum { RUNS, WAITS_FOR_BLOCK, WAITS_FOR_LANES, WAITS_FOR_WARP } State; /* the last orders memory, too */
 typedef struct {
     u32 tid[3], ntid[3], ctaid[3], nctaid[3], number, lane, dynamic;
     char* shared;
@@ -144,27 +144,69 @@ typedef struct {
 typedef void (*Whole)(const Position*, void** parameters);
 typedef State (*Step)(Thread*, void** parameters);
 
-#define EACH(index, sizes) \
-    for (index[2] = 0; index[2] < sizes[2]; ++index[2]) \
-        for (index[1] = 0; index[1] < sizes[1]; ++index[1]) \
-            for (index[0] = 0; index[0] < sizes[0]; ++index[0])
+static u64 volume(const u32* sizes) { return (u64)sizes[0] * sizes[1] * sizes[2]; }
+static void place(u32* index, u32 number, const u32* sizes) {
+    index[0] = number % sizes[0], index[1] = number / sizes[0] % sizes[1], index[2] = number / sizes[0] / sizes[1];
+}
 
-static Position origin(const unsigned* sizes, size_t dynamic, char* shared) {
+/* In which order turns are taken, of blocks, warps and lanes: as EMULATED_ORDER says, by number without it, backwards if it
+ * is 1, else shuffled by it. */
+static u64 seed, salt;
+static inline u64 mixed(u64 x) { return (x = (x ^ x >> 33) * 0xFF51AFD7ED558CCD) ^ x >> 29; }
+static u64 common_divisor(u64 a, u64 b) { return b ? common_divisor(b, a % b) : a; }
+typedef struct { u64 count, next, step; } Order;
+static Order in_order(u64 count) {
+    if (!seed || count < 2) return (Order){count, 0, 1};
+    if (seed == 1) return (Order){count, count - 1, count - 1};
+    const u64 drawn = mixed(seed << 32 ^ ++salt);
+    Order it = {count, drawn % count, (drawn >> 32) % count};
+    while (common_divisor(it.step, count) != 1) ++it.step;
+    return it;
+}
+static inline u64 turn(Order* it) {
+    const u64 now = it->next;
+    it->next = now + it->step < it->count ? now + it->step : now + it->step - it->count;
+    return now;
+}
+
+enum { READS, WRITES, ATOMIC };
+#ifdef FIND_RACES
+#include "races.h"
+#define RACES(call) call;
+#else
+#define RACES(call)
+#endif
+
+static Position begin(const char* name, const unsigned* sizes, size_t dynamic, char* shared) {
     Position at = {.dynamic = (u32)dynamic, .shared = shared};
     memcpy(at.nctaid, sizes, sizeof at.nctaid);
     memcpy(at.ntid, sizes + 3, sizeof at.ntid);
+    const char* setting = getenv("EMULATED_ORDER");
+    seed = setting ? strtoull(setting, NULL, 10) : 0, salt = 0;
+    RACES(begin_grid(name, volume(at.nctaid), volume(at.ntid), shared))
     return at;
 }
+static void set_block(Position* at, u32 block, size_t shared) {
+    place(at->ctaid, block, at->nctaid);
+    RACES(begin_block(block, shared))
+}
+static void set_thread(Position* at, u32 thread) {
+    at->number = thread, at->lane = thread % WARP;
+    place(at->tid, thread, at->ntid);
+}
 
-static const char* run_apart(Whole run, const unsigned* sizes, size_t dynamic, char* shared, void** parameters) {
-    Position at = origin(sizes, dynamic, shared);
+static const char* run_apart(Whole run, const char* name, const unsigned* sizes, size_t dynamic, char* shared,
+                             void** parameters) {
+    Position at = begin(name, sizes, dynamic, shared);
     if (setjmp(failed)) return sentence;
-    EACH(at.ctaid, at.nctaid) {
-        at.number = 0;
-        EACH(at.tid, at.ntid) {
-            at.lane = at.number % WARP;
+    Order blocks = in_order(volume(at.nctaid));
+    for (u64 i = 0; i < blocks.count; ++i) {
+        set_block(&at, turn(&blocks), 0);
+        Order threads = in_order(volume(at.ntid));
+        for (u64 j = 0; j < threads.count; ++j) {
+            set_thread(&at, turn(&threads));
+            RACES(begin_turn(at.number))
             run(&at, parameters);
-            ++at.number;
         }
     }
     return NULL;
@@ -178,6 +220,7 @@ static void fetch(u32 number, u64 to, u64 from, u32 size, u32 given) {
     ALIGNED(to, size);
     if (given) ALIGNED(from, size);
     if (fetches[number].count == MOST_FETCHES) fail("more than %d copies are on their way", MOST_FETCHES);
+    RACES(touch(READS, from, given); touch(WRITES, to, size))
     memset((void*)to, 0xFF, size);
     fetches[number].waiting[fetches[number].count++] = (Fetch){to, from, size, given, fetches[number].groups};
     COUNT(BYTES_READ, given)
@@ -190,6 +233,7 @@ static void fetches_awaited(u32 number, u32 left) { /* but for the last groups, 
         if (it.group + left >= fetches[number].groups) {
             fetches[number].waiting[kept++] = it;
         } else {
+            RACES(touch(WRITES, it.to, it.size))
             memcpy((void*)it.to, (void*)it.from, it.given);
             memset((void*)(it.to + it.given), 0, it.size - it.given);
         }
@@ -204,13 +248,14 @@ static u32 lanes_that(const Block* block, u32 first, u32 last, int wait) {
     u32 lanes = 0;
     for (u32 i = first; i < last; ++i) {
         const Thread* each = thread(block, i);
-        if (each->next != ENDED && (!wait || each->state == WAITS_FOR_LANES)) lanes |= 1u << (i - first);
+        if (each->next != ENDED && (!wait || each->state >= WAITS_FOR_LANES)) lanes |= 1u << (i - first);
     }
     return lanes;
 }
 static void go_on(const Block* block, u32 number, u32 alive) {
     Thread* each = thread(block, number);
     each->alive = alive;
+    RACES(begin_turn(number))
     each->state = block->step(each, block->parameters);
 }
 /* Lanes that have all come to where they wait for each other exchange what they gave, and go on at once, so that it is
@@ -225,8 +270,12 @@ static int exchange(const Block* block, u32 first, u32 last) {
             if (group >> lane & 1) block->exchanged[first / WARP][lane] = thread(block, first + lane)->given;
         for (u32 lane = 0; lane < WARP; ++lane)
             if (group >> lane & 1) thread(block, first + lane)->arrived = group;
-        for (u32 lane = 0; lane < WARP; ++lane)
+        RACES(in_block.warps[first / WARP] += thread(block, i)->state == WAITS_FOR_WARP)
+        Order lanes = in_order(WARP);
+        for (u32 k = 0; k < WARP; ++k) {
+            const u32 lane = turn(&lanes);
             if (group >> lane & 1) go_on(block, first + lane, alive);
+        }
         return 1;
     }
     return 0;
@@ -234,11 +283,16 @@ static int exchange(const Block* block, u32 first, u32 last) {
 static void run_block(const Block* block, const char* name) {
     for (;;) {
         u32 ended = 0, at_barrier = 0;
-        for (u32 first = 0; first < block->threads; first += WARP) {
+        Order warps = in_order((block->threads + WARP - 1) / WARP);
+        for (u32 k = 0; k < warps.count; ++k) {
+            const u32 first = turn(&warps) * WARP;
             const u32 last = first + WARP < block->threads ? first + WARP : block->threads;
             const u32 alive = lanes_that(block, first, last, 0);
-            for (u32 i = first; i < last; ++i)
+            Order lanes = in_order(last - first);
+            for (u32 k = first; k < last; ++k) {
+                const u32 i = first + turn(&lanes);
                 if (thread(block, i)->next != ENDED) go_on(block, i, alive);
+            }
             while (exchange(block, first, last)) continue;
             for (u32 i = first; i < last; ++i) {
                 ended += thread(block, i)->next == ENDED;
@@ -246,6 +300,7 @@ static void run_block(const Block* block, const char* name) {
             }
         }
         if (ended == block->threads) return;
+        RACES(++in_block.now.barrier)
         if (ended + at_barrier != block->threads) fail("deadlock: threads of %s wait for each other", name);
     }
 }
@@ -254,19 +309,19 @@ static const char* run_together(Step step, size_t size, const char* name, size_t
     static char* memory;
     static size_t capacity;
     static u64 exchanged[1024 / WARP][WARP];
-    Position at = origin(sizes, dynamic, shared);
-    const u32 threads = at.ntid[0] * at.ntid[1] * at.ntid[2];
+    Position at = begin(name, sizes, dynamic, shared);
+    const u32 threads = volume(at.ntid);
     if (capacity < size * threads) memory = realloc(memory, capacity = size * threads);
     const Block block = {step, memory, size, threads, exchanged, parameters};
     if (setjmp(failed)) return sentence;
-    EACH(at.ctaid, at.nctaid) {
+    Order blocks = in_order(volume(at.nctaid));
+    for (u64 i = 0; i < blocks.count; ++i) {
+        set_block(&at, turn(&blocks), fixed + dynamic);
         memset(shared, 0xFF, fixed + dynamic);
-        at.number = 0;
-        EACH(at.tid, at.ntid) {
-            at.lane = at.number % WARP;
-            fetches[at.number].count = fetches[at.number].groups = 0;
-            *thread(&block, at.number) = (Thread){.position = at, .taken = exchanged[at.number / WARP]};
-            ++at.number;
+        for (u32 j = 0; j < threads; ++j) {
+            set_thread(&at, j);
+            fetches[j].count = fetches[j].groups = 0;
+            *thread(&block, j) = (Thread){.position = at, .taken = exchanged[j / WARP]};
         }
         run_block(&block, name);
     }
@@ -302,6 +357,7 @@ static inline u32 matrix_row(const Thread* thread, u32 matrix, u32 turned) {
     const u32 row = thread->position.lane / 4, column = thread->position.lane % 4 * 2;
     const u64* rows = thread->taken + matrix * 8;
     whole_warp(thread);
+    for (u32 i = 0; i < 2; ++i) RACES(touch(READS, turned ? rows[column + i] + row * 2 : rows[row] + (column + i) * 2, 2))
     if (!turned) return READ(u32, rows[row] + column * 2);
     return READ(u16, rows[column] + row * 2) | (u32)READ(u16, rows[column + 1] + row * 2) << 16;
 }

@@ -1,4 +1,4 @@
-"""In place of CuPy's module of this name, which is compiled for GPUs: NumPy sorts, in the emulated memory."""
+"""In place of CuPy's module of this name, which is compiled for GPUs: sorting is work for the current stream."""
 
 from __future__ import annotations
 
@@ -18,28 +18,24 @@ def get_build_version() -> int:
     return 200600
 
 
-def _array(address: int, dtype: Any, shape: Sequence[int]) -> Any:
+def _sort(dtype: Any, data: int, indices: int, *sizes: int, moves: bool = True) -> None:
     dtype = np.dtype(dtype)
     if dtype.char not in SORTED:
         raise NotImplementedError(f"Sorting arrays with dtype {dtype} is not supported")
-    size = math.prod(shape)
     import cupy
 
-    boot.device.emulated_enter(ctypes.c_void_p(cupy.cuda.get_current_stream().ptr))  # its work so far is done
-    memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(address) if size else b""
-    return np.frombuffer(memory, dtype, size).reshape(shape)
+    boot.device.emulated_choose(ctypes.c_void_p(cupy.cuda.get_current_stream().ptr))
+    numbers = map(ctypes.c_int64, (data, indices, *sizes))
+    boot.device.emulated_sort(ctypes.c_char(dtype.kind.encode()), dtype.itemsize, *numbers, moves)
 
 
 def sort(dtype: Any, data: int, keys: int, shape: Sequence[int]) -> None:
-    array = _array(data, dtype, shape)
-    array[...] = np.sort(array, axis=-1, kind="stable")
+    _sort(dtype, data, 0, math.prod(shape[:-1]), 1, shape[-1])
 
 
 def argsort(dtype: Any, indices: int, data: int, keys: int, shape: Sequence[int]) -> None:
-    array = _array(data, dtype, shape)
-    _array(indices, "int64", shape)[...] = np.argsort(array, axis=-1, kind="stable")
-    sort(dtype, data, keys, shape)
+    _sort(dtype, data, indices, math.prod(shape[:-1]), 1, shape[-1])
 
 
 def lexsort(dtype: Any, indices: int, keys: int, count: int, length: int) -> None:
-    _array(indices, "int64", (length,))[...] = np.lexsort(_array(keys, dtype, (count, length)))
+    _sort(dtype, keys, indices, 1, count, length, moves=False)

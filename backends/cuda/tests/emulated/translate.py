@@ -7,7 +7,8 @@ returns null, or a sentence that says what went wrong: a misaligned address, a t
 ``sizes_NAME`` has the number of parameters, and the bytes of each.
 
 Most instructions are an expression in a table, over operands x, y, z of the instruction's type. What has none is
-refused, with the instruction named. Not for speed, and not for races: threads take turns, and nothing runs at once.
+refused, with the instruction named. Not for speed: threads take turns, in the order that EMULATED_ORDER says, and
+nothing runs at once. With -DFIND_RACES accesses that nothing orders fail.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ MACHINE: Final = os.environ.get("EMULATED_MACHINE", "native")  # whose instructi
 FLAGS: Final = (
     f"-march={MACHINE} -ffp-contract=off -fno-strict-aliasing -frounding-math -fwrapv -w -shared -fPIC".split()
 )
-OWN: Final = [PRELUDE.with_name(f"{name}.py") for name in ("translate", "expressions", "ptx")]  # and PRELUDE: its key
+OWN: Final = [PRELUDE.with_name(name) for name in ("translate.py", "expressions.py", "ptx.py", "prelude.h", "races.h")]
 LARGE: Final = 400_000  # characters of C that gcc takes too long to optimise
 
 
@@ -329,7 +330,7 @@ class Emitter:
         width = bits_of(kind) // 8
         reads = [f"const {number(kind)} v{i} = READ({number(kind)}, at + {i * width});" for i in range(len(to))]
         puts = [self.put(each, kind, f"v{i}") for i, each in enumerate(to)]
-        return self._at(it, it.operands[1], width * len(to), " ".join(reads + puts))
+        return self._at(it, it.operands[1], width * len(to), " ".join(reads + puts), "READS")
 
     def store(self, it: Instruction) -> str:
         vector = it.operands[1].startswith("{")
@@ -337,7 +338,7 @@ class Emitter:
         kind = unsigned(it.type)
         width = bits_of(kind) // 8
         writes = [f"WRITE({kind}, at + {i * width}, {self.bits(each)});" for i, each in enumerate(values)]
-        return self._at(it, it.operands[0], width * len(values), " ".join(writes))
+        return self._at(it, it.operands[0], width * len(values), " ".join(writes), "WRITES")
 
     def atomic(self, it: Instruction) -> str:
         """Threads take turns, so nothing comes between."""
@@ -349,10 +350,11 @@ class Emitter:
         result = f"encode_{kind}({after})" if kind in FLOATS else after
         read = f"const {stored} bits = READ({stored}, at); const {computed} x = {was}; {' '.join(names)}"
         write = f"WRITE({stored}, at, {result}); {self.put(operands[0], stored, 'bits')}"
-        return self._at(it, operands[1], bits_of(kind) // 8, f"{read} {write}")
+        return self._at(it, operands[1], bits_of(kind) // 8, f"{read} {write}", "ATOMIC")
 
-    def _at(self, it: Instruction, operand: str, width: int, code: str) -> str:
-        checked = "" if {"param", "local"} & set(it.modifiers) else f"ALIGNED(at, {width}); "
+    def _at(self, it: Instruction, operand: str, width: int, code: str, what: str) -> str:
+        own = {"param", "local"} & set(it.modifiers)
+        checked = "" if own else f"ALIGNED(at, {width}); RACES(touch({what}, at, {width})) "
         return f"{{ const u64 at = {self.address(operand)}; {checked}{code} }}"
 
     # control
@@ -397,10 +399,14 @@ class Emitter:
 
     def barrier(self, it: Instruction) -> str:
         if it.modifiers[0] == "warp":
-            return self._wait("WAITS_FOR_LANES", lanes=self.bits(it.operands[0]))
+            return self._wait("WAITS_FOR_WARP", lanes=self.bits(it.operands[0]))
         if "sync" not in it.modifiers or len(it.operands) > 1:
             raise Untranslatable("only a barrier of all threads of a block")
         return self._wait("WAITS_FOR_BLOCK")
+
+    def fence(self, it: Instruction) -> str:
+        """Which makes what was written known beyond the block."""
+        return "RACES(fence())" if {"gl", "gpu", "sys"} & set(it.modifiers) else ""
 
     def shuffle(self, it: Instruction) -> str:
         to, given, by, bounds, lanes = it.operands
@@ -474,7 +480,7 @@ class Emitter:
 {zeroed} {arrays}
 {lines}
 }}
-{exported} return run_apart(run_{name}, sizes, dynamic, shared, parameters); }}"""
+{exported} return run_apart(run_{name}, "{name}", sizes, dynamic, shared, parameters); }}"""
         fields = " ".join(f"{kind} {own};" for own, kind in registers.items())
         cases = " ".join(f"case {i}: goto S{i};" for i in range(1, self.stops + 1))
         return f"""typedef struct {{ Thread thread; {fields} {arrays} }} Thread_{name};
@@ -511,6 +517,8 @@ SPECIFIC: Final[dict[str, Callable[[Emitter, Instruction], str]]] = {
     "call": Emitter.call,
     "bar": Emitter.barrier,
     "barrier": Emitter.barrier,
+    "membar": Emitter.fence,
+    "fence": Emitter.fence,
     "shfl": Emitter.shuffle,
     "vote": Emitter.vote,
     "ldmatrix": Emitter.read_matrices,
@@ -542,14 +550,14 @@ def translate(text: str) -> str:
 def build(text: str, folder: Path, *more: str) -> Path:
     """A module of PTX as a shared library in a folder; made once. What cannot be translated is kept there.
 
-    With `more` flags for gcc; ``-DCOUNTED`` has the library count what it does.
+    With `more` flags for gcc; ``-DCOUNTED`` has the library count what it does, ``-DFIND_RACES`` look for races.
 
     Raises
     ------
     Untranslatable
         With the instruction, or gcc's message, and the path of the PTX.
     """
-    sources = b"".join(each.read_bytes() for each in (*OWN, PRELUDE))
+    sources = b"".join(each.read_bytes() for each in OWN)
     key = hashlib.sha256(text.encode() + sources + "".join([MACHINE, *more]).encode()).hexdigest()[:32]
     library = folder / f"{key}.so"
     if library.exists():
