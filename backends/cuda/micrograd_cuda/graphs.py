@@ -146,6 +146,7 @@ class Graphs:
             self.cupy.cuda.Stream.null.synchronize()
             programs = [each() for each in self.programs.valuerefs()]
             if all(list(map(Graphed.drop, filter(None, programs)))):
+                self._pool.free_all_blocks()
                 self._chunks, self._pool, self._workspace = [], None, None
             return True
         finally:
