@@ -140,7 +140,7 @@ class Graphs:
 
     def drop(self) -> bool:
         """All graphs that nobody launches just now, with their memory; whether there was any."""
-        if not self._chunks or not self.lock.acquire(blocking=False):
+        if self._pool is None or not self.lock.acquire(blocking=False):
             return False
         try:
             self.cupy.cuda.Stream.null.synchronize()

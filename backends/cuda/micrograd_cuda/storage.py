@@ -153,7 +153,7 @@ class CUDABackend(ArrayAPIBackend):
 
     def with_less(self, error: Exception, kernel: Callable[..., Any], *operands: Any, **params: Any) -> Any:
         """When memory ran out: again, with what graphs had of it; or an error that tells what there is."""
-        while self.shared.drop():
+        if self.shared.drop():
             try:
                 return kernel(*operands, **params)
             except self.cupy.cuda.memory.OutOfMemoryError as found:
