@@ -92,14 +92,12 @@ class Graphs:
     def __init__(self, backend: Any) -> None:
         self.backend, self.cupy, self.lock = backend, backend.cupy, Lock()
         self.programs: WeakValueDictionary[int, Graphed] = WeakValueDictionary()
-        self._chunks: list[Any] = []  # of the pool: whatever becomes of it, graphs read and write there
         self._pool: Any = None
 
     def _chunk(self, size: int) -> Any:
         """More memory, from the pool of everything else: its figures and limits are those of graphs, too."""
         with self.cupy.cuda.Stream.null:  # on which graphs run: what was freed there is free
-            self._chunks.append(self.backend.pool.malloc(size))
-        return self._chunks[-1]
+            return self.backend.pool.malloc(size)
 
     def capture(self, run: Callable[..., Any], aim: Aim, inputs: list[Any], outputs: list[Any]) -> Any:
         """What `run` launches for inputs, as a graph that writes to outputs."""
@@ -147,7 +145,7 @@ class Graphs:
             programs = [each() for each in self.programs.valuerefs()]
             if all(list(map(Graphed.drop, filter(None, programs)))):
                 self._pool.free_all_blocks()
-                self._chunks, self._pool, self._workspace = [], None, None
+                self._pool = self._workspace = None
             return True
         finally:
             self.lock.release()
