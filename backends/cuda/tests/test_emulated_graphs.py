@@ -346,7 +346,7 @@ def test_graphs_share_memory_which_is_the_pools(gpu: Device) -> None:
     assert used[0] > 2 * x.nbytes
     assert used[2] - used[0] < x.nbytes
     gpu.release_memory()
-    assert gpu.memory()["in_use"] == before
+    assert gpu.memory()["in_use"] <= before
     assert [round(f(x).item()) for f in functions for _ in range(3)] == [512 * k for k in (1, 2, 3) for _ in range(3)]
 
 
