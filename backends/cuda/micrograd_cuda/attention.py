@@ -38,43 +38,42 @@ class Attention(Kernels):
         self, query: Any, key: Any, value: Any, mask: Any = 0.0, *, is_causal: bool, scale: float
     ) -> Any:
         """One launch; what the exponentials of each row add up to is kept for the gradient."""
-        found = self._ready(query) and self._attention(query, key, value, mask, is_causal, scale)
-        if not found:
+        given = query, key, value, mask, is_causal, scale
+        found = self._attention(*given) if self._known(query) else None
+        if found is None:
             return NotImplemented
-        facts = arrays_and_facts(found[0], query, key, value, mask, is_causal, scale)
-        self.runtime.remembered.keep(*facts, found[1], made=True)
+        self.runtime.remembered.keep(*arrays_and_facts(found[0], *given), found[1], made=True)
         return found[0]
 
     def attention_gradients(
         self, g: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float
     ) -> Any:
         """Two launches, in each of which weights are computed anew: no sum depends on which block comes first."""
-        sums = self.runtime.remembered.take(*arrays_and_facts(out, query, key, value, mask, is_causal, scale))
+        given = query, key, value, mask, is_causal, scale
+        sums = self.runtime.remembered.take(*arrays_and_facts(out, *given))
         if sums is None:
-            found = self._ready(query) and self._attention(query, key, value, mask, is_causal, scale)
-            if not found:
+            found = self._attention(*given) if self._known(query) else None
+            if found is None:
                 return NotImplemented
             sums = found[1]
-        return self._gradients(g, out, sums, query, key, value, mask, is_causal, scale)
+        return self._gradients(g, out, sums, *given)
 
-    def _ready(self, query: Any) -> bool:
+    def _known(self, query: Any) -> bool:
         return name_of(query.dtype) in ("float16", "bfloat16") and self.runtime.capability >= 80
 
     @planned
     def _attention(self, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float) -> Any:
         """The result, and of each row the logarithm of the sum of exponentials; ``None`` of what is to be composed."""
-        features, kinds = query.shape[-1], {query.dtype, key.dtype, value.dtype}
-        masks = is_number(mask) or name_of(mask.dtype) in ("bool", name_of(query.dtype))
-        if not masks or len(kinds) > 1 or not all(map(self._fits, (query, key, value))) or not 0 < scale < math.inf:
-            return None
-        if features % 8 or features > MOST or value.shape[-1] != features or query.shape[-2] < FEWEST:
+        (targets, features), dtype, runtime = query.shape[-2:], query.dtype, self.runtime
+        fits = key.dtype == value.dtype == dtype and all(map(self._fits, (query, key, value))) and 0 < scale < math.inf
+        fits = fits and (is_number(mask) or name_of(mask.dtype) in ("bool", name_of(dtype))) and targets >= FEWEST
+        if not fits or features % 8 or features > MOST or value.shape[-1] != features:
             return None
         batch = broadcast_shapes("attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
-        out, runtime = self._like(query, batch), self.runtime
-        sums = runtime.empty((math.prod(batch), geometry.ceil_div(query.shape[-2], ROWS) * ROWS), self.xp.float32)
+        out = self._like(query, batch)
+        sums = runtime.empty((math.prod(batch), geometry.ceil_div(targets, ROWS) * ROWS), self.xp.float32)
         of = query, key, value, out, out, query, key, value
-        done = self._launch("attention", query.shape[-2], (out, sums), of, mask, is_causal, scale)
-        return (out, sums) if done else None
+        return (out, sums) if self._launch("attention", targets, (out, sums), of, mask, is_causal, scale) else None
 
     @planned
     def _gradients(
@@ -82,14 +81,11 @@ class Attention(Kernels):
     ) -> Any:
         """By query, key and value: each lies as that does, or in C order where that is part of another array."""
         g, out = (x if self._fits(x) else copied(self.runtime, x) for x in (g, out))
-        by_query, by_key, by_value = found = tuple(
-            self._like(x, out.shape[:-2], whole=True) for x in (query, key, value)
-        )
+        found = tuple(self._like(x, out.shape[:-2], whole=True) for x in (query, key, value))
         of, dots = (query, key, value, out, g, *found), self.runtime.empty(sums.shape, sums.dtype)
-        given = by_query, dots, sums, g, out
-        self._launch("attention_query_gradient", query.shape[-2], given, of, mask, is_causal, scale)
-        given = by_key, by_value, sums, dots, g
-        self._launch("attention_source_gradients", key.shape[-2], given, of, mask, is_causal, scale)
+        more, targets, sources = (of, mask, is_causal, scale), query.shape[-2], key.shape[-2]
+        self._launch("attention_query_gradient", targets, (found[0], dots, sums, g, out), *more)
+        self._launch("attention_source_gradients", sources, (*found[1:], sums, dots, g), *more)
         return found
 
     def _fits(self, x: Any) -> bool:
