@@ -187,12 +187,13 @@ class CuPyRuntime:
 
     def bind_source(self, name: str, source: str, threads: int, shared: int = 0) -> Launch:
         """Compile a source that is not a unit, and bind its kernel."""
-        function, block, driver = self.compiled(source).get_function(name), (threads,), self.cupy.cuda.driver
-        if shared:  # more than 48 KiB are to be asked for
+        function, block, more = self.compiled(source).get_function(name), (threads,), (shared,) * (shared > 0)
+        if shared:  # a kernel has 48 KiB, and more where that is asked for
+            driver = self.cupy.cuda.driver
             driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
 
         def launch(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
-            function(grid, block, arguments, shared)
+            function(grid, block, arguments, *more)
 
         return launch
 

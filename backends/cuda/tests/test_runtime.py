@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,14 +34,16 @@ class CPointer:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """A runtime on a CuPy that writes down what it is asked for."""
-    found = SimpleNamespace(compiled=[], loaded=[], launches=[], products=[], modes=[], folder=tmp_path)
+    found = SimpleNamespace(compiled=[], loaded=[], launches=[], products=[], modes=[], attributes=[], folder=tmp_path)
 
     class Module:
         def load(self, binary: bytes) -> None:
             found.loaded.append(binary)
 
         def get_function(self, name: str) -> Any:
-            return lambda *arguments: found.launches.append((name, *arguments))
+            function = partial(lambda *given: found.launches.append(given), name)
+            function.ptr = 5  # type: ignore[attr-defined]
+            return function
 
     def compile_using_nvrtc(code: str, options: tuple[str, ...], capability: str) -> tuple[bytes, None]:
         found.compiled.append((code, options, capability))
@@ -66,6 +69,10 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
             device=SimpleNamespace(get_cublas_handle=lambda: 7),
             compiler=SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc),
             nvrtc=SimpleNamespace(getVersion=lambda: (13, 2)),
+            driver=SimpleNamespace(
+                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+                funcSetAttribute=lambda *given: found.attributes.append(given),
+            ),
             Device=lambda: SimpleNamespace(compute_capability="90"),
         ),
     )
@@ -83,6 +90,13 @@ def test_a_unit_is_compiled_once_and_launched_with_its_block(asked: SimpleNamesp
         asked.runtime.bind(unit)((3, 1), (1, 2))
     assert asked.compiled == [(units.text(unit), OPTIONS, "90")]
     assert asked.launches == [("micrograd_marked", (3, 1), (256,), (1, 2))] * 2
+
+
+def test_shared_memory_is_asked_for_before_a_launch_that_has_it(asked: SimpleNamespace) -> None:
+    for shared in (0, 100_000):
+        asked.runtime.bind(Unit("marked", (), 128, shared))((1, 1), ())
+    assert asked.attributes == [(5, 8, 100_000)]
+    assert [launch[3:] for launch in asked.launches] == [((),), ((), 100_000)]
 
 
 def test_what_is_compiled_stays_on_disk_and_what_is_cut_off_there_is_not_taken(asked: SimpleNamespace) -> None:
