@@ -24,7 +24,7 @@ ROWS: Final = 128
 SHAPES: Final = {
     ("attention", 64): (4, 2, 64), ("attention", MOST): (4, 2, 32),
     ("attention_query_gradient", 64): (4, 2, 64), ("attention_query_gradient", MOST): (4, 2, 32),
-    ("attention_source_gradients", 64): (4, 2, 32), ("attention_source_gradients", MOST): (8, 1, 32),
+    ("attention_source_gradients", 64): (4, 2, 32), ("attention_source_gradients", MOST): (8, 2, 64),
 }  # fmt: skip
 """By kernel and most features: warps of a block, tiles of 16 rows of a warp, columns of a tile."""
 MASKED: Final = (8, 1, 32)
@@ -121,10 +121,14 @@ class Attention(Kernels):
         if missing < 0 or max(map(abs, numbers)) >= 2**31:
             return False
         warps, tiles, columns = shape = MASKED if masked else SHAPES[name, 64 if features <= 64 else MOST]
-        padded, block, twice = geometry.ceil_div(features, 16) * 16, warps * tiles * 16, name != "attention"
+        unit, twice = 16 if features <= 64 else 32, name != "attention"
+        padded = geometry.ceil_div(features, unit) * unit
+        split = name.startswith("attention_source") and padded > 64 and tiles == 2  # warps share rows, and exchange
+        block = warps * tiles * 16 // (1 + split)
         kinds = element(query), RESULT[name_of(mask.dtype)] if masked else element(query)
         facts = (*kinds, str(masked).lower(), str(is_causal).lower(), *map(str, (padded, *shape)))
         shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 16
+        shared += split * block * (columns + 8) * 4
         struct, grid = self.runtime.struct(numbers, "int"), (geometry.ceil_div(rows, block) * math.prod(lengths), 1)
         arguments = *given, query, key, value, mask if masked else 0, struct, scale
         self.runtime.bind(Unit(name, facts, warps * 32, shared))(grid, arguments)

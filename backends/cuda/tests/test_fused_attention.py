@@ -84,7 +84,7 @@ def case(seed: int, gpu: Device, **fixed: Any) -> Case:
     targets, sources = (
         fixed.get(name) or pick.choice([pick.randrange(1, 201), 64, 128]) for name in ("targets", "sources")
     )
-    features = fixed.get("features") or pick.choice(range(8, 129, 8) if ALL else [24, 64, 128])
+    features = fixed.get("features") or pick.choice(range(8, 129, 8) if ALL else [24, 64, 72, 128])
     batch, count = pick.choice([1, 2]), pick.choice([1, 3])
     shared = pick.random() < 0.2  # heads that share key and value
     shapes = [(batch, count, targets, features), *[(batch, 1 if shared else count, sources, features)] * 2]

@@ -147,7 +147,21 @@ __device__ __forceinline__ void add_by_rows(Rows<TILES, N>& c, const Left<TILES,
         }
     }
 }
-// c += x y: what lanes have of x, as the left side, with N rows in shared memory.
+// c += x y: 16 columns of x from `k` on, as the left side, with as many rows in shared memory, which are D long.
+template <class T, int D, int TILES, int COLUMNS>
+__device__ __forceinline__ void add_turned(Rows<TILES, COLUMNS>& c, const unsigned (&x)[TILES][4], unsigned from, int k) {
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n += 16) {
+        unsigned y[4];
+        read_turned(y, from + (k * PITCH<D> + n) * 2);
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            multiply(c.at[tile][n / 8], x[tile], y[0], y[1], T());
+            multiply(c.at[tile][n / 8 + 1], x[tile], y[2], y[3], T());
+        }
+    }
+}
+// c += x y: what lanes have of x with N rows in shared memory.
 template <class T, int TILES, int N, int D>
 __device__ __forceinline__ void add_by_columns(Rows<TILES, D>& c, const Rows<TILES, N>& x, const T* right) {
     const unsigned from = left_address<D>(right);
@@ -161,33 +175,41 @@ __device__ __forceinline__ void add_by_columns(Rows<TILES, D>& c, const Rows<TIL
                 const float (&pair)[4] = x.at[tile][k / 8 + i / 2];
                 narrow[tile][i] = both_narrow(pair[i % 2 * 2], pair[i % 2 * 2 + 1], T());
             }
-#pragma unroll
-        for (int n = 0; n < D; n += 16) {
-            unsigned y[4];
-            read_turned(y, from + (k * PITCH<D> + n) * 2);
-#pragma unroll
-            for (int tile = 0; tile < TILES; ++tile) {
-                multiply(c.at[tile][n / 8], narrow[tile], y[0], y[1], T());
-                multiply(c.at[tile][n / 8 + 1], narrow[tile], y[2], y[3], T());
-            }
-        }
+        add_turned<T, D>(c, narrow, from, k);
     }
 }
-// Rows to memory, by way of shared memory that only this warp uses, in packs.
-template <int TILES, int D, class T>
-__device__ __forceinline__ void store_rows(T* to, int stride, int rows, int features, T* by, Rows<TILES, D>& c) {
-    __syncwarp();
+// c += x y: rows of x in shared memory with some columns of N rows there, which are D long.
+template <class T, int D, int N, int TILES, int COLUMNS>
+__device__ __forceinline__ void add_shared(Rows<TILES, COLUMNS>& c, const T* left, const T* right) {
+    const Left<TILES, N, false> rows(left);
+    const unsigned from = left_address<D>(right);
+#pragma unroll
+    for (int k = 0; k < N; k += 16) {
+        unsigned x[TILES][4];
+        rows.read(x, k);
+        add_turned<T, D>(c, x, from, k);
+    }
+}
+// Rows as halves into shared memory, in which they are D long.
+template <int D, int TILES, int N, class T> __device__ __forceinline__ void put_rows(T* to, const Rows<TILES, N>& c) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile)
 #pragma unroll
-        for (int i = 0; i < D / 4; ++i) {
-            const int lane = static_cast<int>(threadIdx.x) % 32;
+        for (int i = 0; i < N / 4; ++i) {
             const unsigned both = both_narrow(c.at[tile][i / 2][i % 2 * 2], c.at[tile][i / 2][i % 2 * 2 + 1], T());
-            memcpy(by + (tile * 16 + i % 2 * 8 + lane / 4) * PITCH<D> + i / 2 * 8 + lane % 4 * 2, &both, 4);
+            memcpy(to + (tile * 16 + i % 2 * 8 + lane / 4) * PITCH<D> + i / 2 * 8 + lane % 4 * 2, &both, 4);
         }
+}
+// COLUMNS of some rows to memory, by way of shared memory that only this warp uses, in packs.
+template <int D, int TILES, int COLUMNS, class T>
+__device__ __forceinline__ void store_rows(
+    T* to, int stride, int rows, int features, T* by, const Rows<TILES, COLUMNS>& c) {
     __syncwarp();
-    for (int i = static_cast<int>(threadIdx.x) % 32; i < TILES * 2 * D; i += 32) {
-        const int row = i / (D / 8), column = i % (D / 8) * 8;
+    put_rows<D>(by, c);
+    __syncwarp();
+    for (int i = static_cast<int>(threadIdx.x) % 32; i < TILES * 2 * COLUMNS; i += 32) {
+        const int row = i / (COLUMNS / 8), column = i % (COLUMNS / 8) * 8;
         if (row < rows && column < features)
             *reinterpret_cast<Words<16>*>(to + row * stride + column) =
                 *reinterpret_cast<const Words<16>*>(by + row * PITCH<D> + column);
@@ -307,7 +329,7 @@ KERNEL void attention(
             total[t][half] = blind ? 0.0f : 1.0f / sum;
         }
     c.scale(total);
-    store_rows(out + place(head, at.out) + Long(own) * at.out[3], at.out[3], at.targets - own, at.features,
+    store_rows<D>(out + place(head, at.out) + Long(own) * at.out[3], at.out[3], at.targets - own, at.features,
                queries + warp * TILES * 16 * PITCH<D>, c);
 }
 
@@ -387,25 +409,29 @@ KERNEL void attention_query_gradient(
         add_by_columns(c, s, keys + stage * N * PITCH<D>);
     }
     c.each([&](float& x, int, int, int, int) { x *= static_cast<float>(scale); });
-    store_rows(by_query + place(head, at.by_query) + Long(own) * at.by_query[3], at.by_query[3], at.targets - own, at.features,
+    store_rows<D>(by_query + place(head, at.by_query) + Long(own) * at.by_query[3], at.by_query[3], at.targets - own, at.features,
                queries + warp * TILES * 16 * PITCH<D>, c);
 }
 
-// By key and value: rows are sources, columns targets.
+// By key and value: rows are sources, columns targets. Of many features, SPLIT warps share their rows: each computes the
+// weights of some of the columns, which they exchange, and adds up some of the features.
 template <class T, class M, bool MASKED, bool CAUSAL, int D, int WARPS, int TILES, int N>
 KERNEL void attention_source_gradients(
     T* by_key, T* by_value, const float* sums, const float* dots, const T* g, const T* query, const T* key, const T* value,
     const M* mask, const Heads at, double scale) {
-    constexpr int ROWS = WARPS * TILES * 16, THREADS = WARPS * 32;
+    constexpr int SPLIT = D > 64 && TILES == 2 ? 2 : 1, ROWS = WARPS * TILES * 16 / SPLIT, THREADS = WARPS * 32;
+    constexpr int COLUMNS = N / SPLIT, FEATURES = D / SPLIT;
     T* const keys = reinterpret_cast<T*>(shared_memory);
     T* const values = keys + ROWS * PITCH<D>;
     T* const queries = values + ROWS * PITCH<D>;  // twice, as what follows
     T* const slopes = queries + 2 * N * PITCH<D>;
     float* const facts = reinterpret_cast<float*>(slopes + 2 * N * PITCH<D>);  // the sums of N targets, and their dots
+    T* const exchanged = reinterpret_cast<T*>(facts + 4 * N);  // weights, and what they move by
     const int tiles = (at.sources + ROWS - 1) / ROWS, warp = static_cast<int>(threadIdx.x) / 32;
+    const int first = warp / SPLIT * TILES * 16, part = warp % SPLIT;  // row, and which of the warps that share it
     int tile;
     const Head head = head_of_block(at, tiles, CAUSAL, tile);
-    const int from = tile * ROWS, own = from + warp * TILES * 16;
+    const int from = tile * ROWS, own = from + first;
     query += place(head, at.query);
     g += place(head, at.g);
     sums += Long(head.index) * at.pitch;
@@ -424,32 +450,50 @@ KERNEL void attention_source_gradients(
     const int begin = CAUSAL ? from / N * N : 0;  // targets before that see none of these
     if (begin < at.targets) fetch_targets(0, begin);
     else fetched();
-    const Left<TILES, D, false> left(keys + warp * TILES * 16 * PITCH<D>), right(values + warp * TILES * 16 * PITCH<D>);
-    Rows<TILES, D> of_key, of_value;
+    const Left<TILES, D, false> left(keys + first * PITCH<D>), right(values + first * PITCH<D>);
+    Rows<TILES, FEATURES> of_key, of_value;
     int stage = 0;
     for (int start = begin; start < at.targets; start += N, stage = 1 - stage) {
         await();
         if (start + N < at.targets) fetch_targets(1 - stage, start + N);
-        if (CAUSAL && start + N <= own) continue;
-        Rows<TILES, N> s, moved;
-        add_by_rows(s, left, queries + stage * N * PITCH<D>);
-        add_by_rows(moved, right, slopes + stage * N * PITCH<D>);
-        if (scores.hides(start, own + TILES * 16))
-            s.each([&](float& x, int, int, int row, int column) { scores.hide(x, start + column, own + row); });
-        const float* const sum = facts + stage * 2 * N;
-        s.each([&](float& x, int, int, int, int column) { x = flushed_power_of_two(x * scores.factor() - sum[column]); });
-        add_by_columns(of_value, s, slopes + stage * N * PITCH<D>);
+        const bool sees = !CAUSAL || start + N > own;
+        if (SPLIT == 1 && !sees) continue;
+        const T* const query_tile = queries + stage * N * PITCH<D>;
+        const T* const slope_tile = slopes + stage * N * PITCH<D>;
+        T* const weights = exchanged + first * PITCH<N>;
+        T* const moves = weights + ROWS * PITCH<N>;
+        if (sees) {
+            Rows<TILES, COLUMNS> s, moved;
+            add_by_rows(s, left, query_tile + part * COLUMNS * PITCH<D>);
+            add_by_rows(moved, right, slope_tile + part * COLUMNS * PITCH<D>);
+            const int target = start + part * COLUMNS;
+            if (scores.hides(target, own + TILES * 16))
+                s.each([&](float& x, int, int, int row, int column) { scores.hide(x, target + column, own + row); });
+            const float* const sum = facts + stage * 2 * N + part * COLUMNS;
+            s.each([&](float& x, int, int, int, int column) { x = flushed_power_of_two(x * scores.factor() - sum[column]); });
+            if constexpr (SPLIT == 1) add_by_columns(of_value, s, slope_tile);
+            else put_rows<N>(weights + part * COLUMNS, s);
 #pragma unroll
-        for (int t = 0; t < TILES; ++t)
+            for (int t = 0; t < TILES; ++t)
 #pragma unroll
-            for (int i = 0; i < N / 2; ++i)
-                s.at[t][i / 4][i % 4] *= moved.at[t][i / 4][i % 4] - sum[N + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2];
-        add_by_columns(of_key, s, queries + stage * N * PITCH<D>);
+                for (int i = 0; i < COLUMNS / 2; ++i)
+                    s.at[t][i / 4][i % 4] *= moved.at[t][i / 4][i % 4] - sum[N + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2];
+            if constexpr (SPLIT == 1) add_by_columns(of_key, s, query_tile);
+            else put_rows<N>(moves + part * COLUMNS, s);
+        }
+        if constexpr (SPLIT > 1) {
+            __syncthreads();
+            if (sees) {
+                add_shared<T, D, N>(of_value, weights, slope_tile + part * FEATURES);
+                add_shared<T, D, N>(of_key, moves, query_tile + part * FEATURES);
+            }
+        }
     }
     of_key.each([&](float& x, int, int, int, int) { x *= static_cast<float>(scale); });
     await();
-    store_rows(by_key + place(head, at.by_key) + Long(own) * at.by_key[3], at.by_key[3], at.sources - own, at.features,
-               keys + warp * TILES * 16 * PITCH<D>, of_key);
-    store_rows(by_value + place(head, at.by_value) + Long(own) * at.by_value[3], at.by_value[3], at.sources - own, at.features,
-               values + warp * TILES * 16 * PITCH<D>, of_value);
+    const int column = part * FEATURES, shared = first * PITCH<D> + column;
+    store_rows<D>(by_key + place(head, at.by_key) + Long(own) * at.by_key[3] + column, at.by_key[3], at.sources - own,
+                  at.features - column, keys + shared, of_key);
+    store_rows<D>(by_value + place(head, at.by_value) + Long(own) * at.by_value[3] + column, at.by_value[3], at.sources - own,
+                  at.features - column, values + shared, of_value);
 }
