@@ -28,7 +28,7 @@ SHAPES: Final = {
 }  # fmt: skip
 """By kernel and most features: warps of a block, tiles of 16 rows of a warp, columns of a tile."""
 MASKED: Final = (8, 1, 32)
-"""The same where there is a mask, which takes registers."""
+"""Warps, tiles and columns where there is a mask, which takes registers."""
 
 
 class Attention(Kernels):

@@ -19,10 +19,13 @@ Kernel = Callable[..., Any]
 
 def table(xp: Any, errstate: Callable[..., Any]) -> dict[str, Kernel]:
     """The functions of the capabilities ``linalg`` and ``eig``. `errstate` is that of `cupyx`."""
-    own = {"eig": eig, "eigvals": eigvals, "solve": solve}
+    own: dict[str, Kernel] = {
+        "eig": lambda x: tuple(complex_of(xp, each) for each in xp.linalg.eig(x)),
+        "eigvals": lambda x: complex_of(xp, xp.linalg.eigvals(x)),
+        "solve": solve(xp),
+    }
     names = functions("linalg") + (functions("eig") if has_eig(xp) else [])
-    found = {name: own[name](xp) if name in own else getattr(xp.linalg, name) for name in names}
-    return {name: looked_at(function, errstate) for name, function in found.items()}
+    return {name: looked_at(own.get(name) or getattr(xp.linalg, name), errstate) for name in names}
 
 
 def has_eig(xp: Any) -> bool:
@@ -75,13 +78,3 @@ def fourier(xp: Any) -> dict[str, Kernel]:
 def complex_of(xp: Any, x: Any) -> Any:
     """Complex, also where there is nothing to compute."""
     return x if x.dtype.kind == "c" else x.astype(xp.result_type(x.dtype, xp.complex64))
-
-
-def eig(xp: Any) -> Kernel:
-    """Values and vectors."""
-    return lambda x: tuple(complex_of(xp, each) for each in xp.linalg.eig(x))
-
-
-def eigvals(xp: Any) -> Kernel:
-    """Values."""
-    return lambda x: complex_of(xp, xp.linalg.eigvals(x))

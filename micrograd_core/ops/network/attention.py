@@ -122,8 +122,7 @@ def _attention_rules(asked: Sequence[bool]) -> tuple[Any, ...]:
     made: list[Any] = []
 
     def part(i: int, k: Table, g: Handle, out: Handle, *operands: Any, **params: Any) -> Any:
-        if not made:
-            made.extend(k.attention_gradients(g, out, *operands, **params))
+        made.extend(() if made else k.attention_gradients(g, out, *operands, **params))
         return made[i]
 
     return (*(partial(part, i) for i in range(3)), None)
