@@ -22,7 +22,7 @@ MOST: Final = 128
 ROWS: Final = 128
 """Of a block that computes the result; sums of each head have a place for all of its rows."""
 SHAPES: Final = {
-    ("attention", 64): (4, 2, 64), ("attention", MOST): (4, 2, 32),
+    ("attention", 64): (4, 2, 64), ("attention", MOST): (4, 2, 64),
     ("attention_query_gradient", 64): (4, 2, 64), ("attention_query_gradient", MOST): (4, 2, 32),
     ("attention_source_gradients", 64): (4, 2, 32), ("attention_source_gradients", MOST): (8, 2, 64),
 }  # fmt: skip

@@ -79,7 +79,7 @@ def attention_units(dtype: str) -> Iterator[Unit]:
             yield Unit(family, (ELEMENT[dtype], *facts, *map(str, own)), own[0] * 32)
 
 
-SPILLED = {"channels": 8, "attention": 16}  # around the divisions for a thread's channels; for a mask, or two blocks
+SPILLED = {"channels": 8, "attention": 36}  # around a thread's divisions; where smaller tiles take longer
 RESIDENT = {
     "softmax_gradient": 2, "log_softmax_gradient": 2, "attention_weights_gradient": 2, "norm_gradient": 2,
     "norm_weight_gradient": 4,

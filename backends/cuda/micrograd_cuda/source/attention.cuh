@@ -271,7 +271,7 @@ KERNEL void attention(
     fetch<ROWS, D, THREADS>(queries, query, at.query[3], at.targets - from, at.features);
     fetch<N, D, THREADS>(keys, key, at.key[3], end, at.features);
     fetched();
-    Left<TILES, D, (D <= 64)> left(queries + warp * TILES * 16 * PITCH<D>);
+    Left<TILES, D, (D <= 64 && N <= 64)> left(queries + warp * TILES * 16 * PITCH<D>);
     Rows<TILES, D> c;
     float top[TILES][2], total[TILES][2] = {};
 #pragma unroll
@@ -283,7 +283,7 @@ KERNEL void attention(
         fetched();
         Rows<TILES, N> s;
         const bool sees = !CAUSAL || start < own + TILES * 16;
-        if (sees) add_by_rows(s, left, keys);
+        if (sees || D > 64) add_by_rows(s, left, keys);  // a branch takes registers, of which there are few then
         await();
         if (start + N < end) {
             fetch<N, D, THREADS>(keys, key + Long(start + N) * at.key[3], at.key[3], at.sources - start - N, at.features);
