@@ -23,12 +23,12 @@ import micrograd_core as mg
 from benchmarks.gpu import record
 
 Run = Callable[[], Any]
-TILES = {
+TILES: dict[str, dict[int, list[tuple[int, ...]]]] = {
     "attention": {64: [(4, 2, 64), (4, 2, 96), (4, 2, 128)], 128: [(4, 2, 64), (4, 2, 48), (4, 2, 32)]},
     "attention_query_gradient": {64: [(4, 2, 64), (4, 2, 32)], 128: [(4, 2, 32), (8, 1, 64)]},
-    "attention_source_gradients": {64: [(4, 2, 32), (8, 1, 64)], 128: [(8, 2, 64), (8, 1, 64), (8, 2, 32), (4, 2, 64)]},
+    "attention_source_gradients": {64: [(4, 2, 32), (8, 2, 64, 2)], 128: [(8, 2, 64, 2), (8, 1, 64), (8, 2, 32, 2)]},
 }
-"""Warps, tiles of a warp, columns; by features."""
+"""As in micrograd_cuda, by features."""
 
 
 class Case(NamedTuple):

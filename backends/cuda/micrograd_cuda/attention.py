@@ -21,12 +21,12 @@ MOST: Final = 128
 """Features that kernels take."""
 ROWS: Final = 128
 """Of a block that computes the result; sums of each head have a place for all of its rows."""
-SHAPES: Final = {
+SHAPES: Final[dict[tuple[str, int], tuple[int, ...]]] = {
     ("attention", 64): (4, 2, 64), ("attention", MOST): (4, 2, 64),
     ("attention_query_gradient", 64): (4, 2, 64), ("attention_query_gradient", MOST): (4, 2, 32),
-    ("attention_source_gradients", 64): (4, 2, 32), ("attention_source_gradients", MOST): (8, 2, 64),
+    ("attention_source_gradients", 64): (4, 2, 32), ("attention_source_gradients", MOST): (8, 2, 64, 2),
 }  # fmt: skip
-"""By kernel and most features: warps of a block, tiles of 16 rows of a warp, columns of a tile."""
+"""By kernel and most features: warps of a block, tiles of 16 rows of a warp, columns; and how many warps share rows."""
 MASKED: Final = (8, 1, 32)
 """Warps, tiles and columns where there is a mask, which takes registers."""
 
@@ -120,15 +120,13 @@ class Attention(Kernels):
             numbers += (*(0,) * missing, *steps, *each[-2:])
         if missing < 0 or max(map(abs, numbers)) >= 2**31:
             return False
-        warps, tiles, columns = shape = MASKED if masked else SHAPES[name, 64 if features <= 64 else MOST]
-        unit, twice = 16 if features <= 64 else 32, name != "attention"
-        padded = geometry.ceil_div(features, unit) * unit
-        split = name.startswith("attention_source") and padded > 64 and tiles == 2  # warps share rows, and exchange
-        block = warps * tiles * 16 // (1 + split)
+        warps, tiles, columns, *more = shape = MASKED if masked else SHAPES[name, 64 if features <= 64 else MOST]
+        split, twice = more[0] if more else 1, name != "attention"
+        padded, block = geometry.ceil_div(features, 16 * split) * 16 * split, warps * tiles * 16 // split
         kinds = element(query), RESULT[name_of(mask.dtype)] if masked else element(query)
         facts = (*kinds, str(masked).lower(), str(is_causal).lower(), *map(str, (padded, *shape)))
         shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 16
-        shared += split * block * (columns + 8) * 4
+        shared += (split > 1) * block * (columns + 8) * 4  # what warps exchange
         struct, grid = self.runtime.struct(numbers, "int"), (geometry.ceil_div(rows, block) * math.prod(lengths), 1)
         arguments = *given, query, key, value, mask if masked else 0, struct, scale
         self.runtime.bind(Unit(name, facts, warps * 32, shared))(grid, arguments)

@@ -413,14 +413,13 @@ KERNEL void attention_query_gradient(
                queries + warp * TILES * 16 * PITCH<D>, c);
 }
 
-// By key and value: rows are sources, columns targets. Of many features, SPLIT warps share their rows: each computes the
-// weights of some of the columns, which they exchange, and adds up some of the features.
-template <class T, class M, bool MASKED, bool CAUSAL, int D, int WARPS, int TILES, int N>
+// By key and value: rows are sources, columns targets. SPLIT warps share their rows: each computes the weights of some of the
+// columns, which they exchange, and adds up some of the features.
+template <class T, class M, bool MASKED, bool CAUSAL, int D, int WARPS, int TILES, int N, int SPLIT = 1>
 KERNEL void attention_source_gradients(
     T* by_key, T* by_value, const float* sums, const float* dots, const T* g, const T* query, const T* key, const T* value,
     const M* mask, const Heads at, double scale) {
-    constexpr int SPLIT = D > 64 && TILES == 2 ? 2 : 1, ROWS = WARPS * TILES * 16 / SPLIT, THREADS = WARPS * 32;
-    constexpr int COLUMNS = N / SPLIT, FEATURES = D / SPLIT;
+    constexpr int ROWS = WARPS * TILES * 16 / SPLIT, THREADS = WARPS * 32, COLUMNS = N / SPLIT, FEATURES = D / SPLIT;
     T* const keys = reinterpret_cast<T*>(shared_memory);
     T* const values = keys + ROWS * PITCH<D>;
     T* const queries = values + ROWS * PITCH<D>;  // twice, as what follows
