@@ -52,9 +52,9 @@ def along_rows(name: str, operands: int, columns: int, dtype: str, count: int = 
     return Row(f"{name}{kind}, {dtype}", count * columns, work)
 
 
-def attention(gradient: bool) -> Row:
-    """Of causal heads of 256 positions and 64 features; or its gradients, after it."""
-    shape = (1, 2, 256, 64)
+def attention(gradient: bool, features: int = 64) -> Row:
+    """Of causal heads of 256 positions; or its gradients, after it."""
+    shape = (1, 2, 256, features)
 
     def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
         query, key, value, g = (numbers(runtime, shape, "bfloat16", seed) for seed in range(4))

@@ -113,6 +113,7 @@ MEET = (  # operations whose threads meet at each of these
     compiled.of_images("standardize", 1, "float32", (4, 4, 32, 32), axis=(0, 2, 3), eps=1e-5),
     compiled.along_rows("layer_norm_weight_gradient", 2, 32, "float32", 64, axis=(1,), eps=1e-5),
     compiled.attention(True),
+    compiled.attention(True, 128),
 )
 
 
