@@ -29,6 +29,8 @@ SHAPES: Final[dict[tuple[str, int], tuple[int, ...]]] = {
 """By kernel and most features: warps of a block, tiles of 16 rows of a warp, columns; and how many warps share rows."""
 MASKED: Final = (8, 1, 32)
 """Warps, tiles and columns where there is a mask, which takes registers."""
+SMALL: Final = (4, 1, 32)
+"""The same for gradients of more features where a block has less shared memory than on an H100: it takes 70 KB."""
 
 
 class Attention(Kernels):
@@ -72,8 +74,8 @@ class Attention(Kernels):
         batch = broadcast_shapes("attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
         out = self._like(query, batch)
         sums = runtime.empty((math.prod(batch), geometry.ceil_div(targets, ROWS) * ROWS), self.xp.float32)
-        of = query, key, value, out, out, query, key, value
-        return (out, sums) if self._launch("attention", targets, (out, sums), of, mask, is_causal, scale) else None
+        more = (query, key, value, out) * 2, mask, is_causal, scale  # of the gradients nothing is read
+        return (out, sums) if self._launch("attention", targets, (out, sums), *more) else None
 
     @planned
     def _gradients(
@@ -82,18 +84,17 @@ class Attention(Kernels):
         """By query, key and value: each lies as that does, or in C order where that is part of another array."""
         g, out = (x if self._fits(x) else copied(self.runtime, x) for x in (g, out))
         found = tuple(self._like(x, out.shape[:-2], whole=True) for x in (query, key, value))
-        of, dots = (query, key, value, out, g, *found), self.runtime.empty(sums.shape, sums.dtype)
-        more, targets, sources = (of, mask, is_causal, scale), query.shape[-2], key.shape[-2]
-        self._launch("attention_query_gradient", targets, (found[0], dots, sums, g, out), *more)
-        self._launch("attention_source_gradients", sources, (*found[1:], sums, dots, g), *more)
+        dots, of = self.runtime.empty(sums.shape, sums.dtype), (query, key, value, out, g, *found)
+        first, more = (found[0], dots, sums, g, out), (of, mask, is_causal, scale)
+        self._launch("attention_query_gradient", query.shape[-2], first, *more)
+        self._launch("attention_source_gradients", key.shape[-2], (*found[1:], sums, dots, g), *more)
         return found
 
     def _fits(self, x: Any) -> bool:
         """Whether features are next to each other, and packs of 8 at multiples of 16 bytes; rows not too far apart."""
         steps = [stride for length, stride in zip(x.shape[:-1], x.strides[:-1], strict=True) if length > 1]
-        near = x.shape[-2] == 1 or abs(x.strides[-2]) < 2**25  # offsets within a tile are ints
-        places = (*steps, self.runtime.address(x))
-        return bool(near and x.size and x.strides[-1] == x.dtype.itemsize and not any(each % 16 for each in places))
+        near = x.strides[-1] == x.dtype.itemsize and (x.shape[-2] == 1 or abs(x.strides[-2]) < 2**25)  # within a tile
+        return bool(near and x.size and not any(each % 16 for each in (*steps, self.runtime.address(x))))
 
     def _like(self, x: Any, batch: Shape, *, whole: bool = False) -> Any:
         """Fresh memory for those heads, its axes in the order in which those of `x` lie; of a `whole` one only."""
@@ -120,15 +121,16 @@ class Attention(Kernels):
             numbers += (*(0,) * missing, *steps, *each[-2:])
         if missing < 0 or max(map(abs, numbers)) >= 2**31:
             return False
-        warps, tiles, columns, *more = shape = MASKED if masked else SHAPES[name, 64 if features <= 64 else MOST]
-        split, twice = more[0] if more else 1, name != "attention"
+        twice, usual = name != "attention", MASKED if masked else SHAPES[name, 64 if features <= 64 else MOST]
+        roomy = features <= 64 or not twice or self.runtime.capability // 10 in (9, 10)
+        warps, tiles, columns, split, *_ = *shape, _ = *(usual if roomy else SMALL), 1
         padded, block = geometry.ceil_div(features, 16 * split) * 16 * split, warps * tiles * 16 // split
         kinds = element(query), RESULT[name_of(mask.dtype)] if masked else element(query)
         facts = (*kinds, str(masked).lower(), str(is_causal).lower(), *map(str, (padded, *shape)))
         shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 16
         shared += (split > 1) * block * (columns + 8) * 4  # what warps exchange
-        struct, grid = self.runtime.struct(numbers, "int"), (geometry.ceil_div(rows, block) * math.prod(lengths), 1)
-        arguments = *given, query, key, value, mask if masked else 0, struct, scale
+        arguments = *given, query, key, value, mask if masked else 0, self.runtime.struct(numbers, "int"), scale
+        grid = geometry.ceil_div(rows, block) * math.prod(lengths), 1
         self.runtime.bind(Unit(name, facts, warps * 32, shared))(grid, arguments)
         return True
 

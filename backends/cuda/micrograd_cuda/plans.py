@@ -119,6 +119,7 @@ class Recorder:
     def __init__(self, runtime: Any) -> None:
         self._runtime, self.array = runtime, runtime.array
         self.address, self.struct, self.view = runtime.address, runtime.struct, runtime.view
+        self.capability = runtime.capability
         self.owners: dict[type, Any] = {}
         self.start(())
 

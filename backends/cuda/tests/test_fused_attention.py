@@ -155,6 +155,20 @@ def test_the_result_and_its_gradients(seed: int, gpu: Device, launches: Callable
     compare(of, found(of))
 
 
+@pytest.mark.parametrize("mask", ["", "bools"])
+def test_gradients_of_many_features_fit_less_shared_memory(
+    mask: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a GPU whose blocks have 99 KiB."""
+    runtime, sizes = gpu.kernels.backend.runtime, []
+    monkeypatch.setattr(runtime, "capability", 86)
+    bind = type(runtime).bind
+    monkeypatch.setattr(runtime, "bind", lambda unit: [sizes.append(unit.shared), bind(runtime, unit)][1])
+    of = case(4, gpu, targets=150, sources=140, features=128, mask=mask)
+    compare(of, found(of))
+    assert 48 << 10 < max(sizes) <= 99 << 10
+
+
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch, gpu: Device) -> Callable[[Any], list[str]]:
     """The kernels of this module that some work launches, also by a plan or a program."""

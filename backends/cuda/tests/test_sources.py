@@ -75,8 +75,8 @@ def attention_units(dtype: str) -> Iterator[Unit]:
     for (family, most), shape in attention.SHAPES.items() if geometry.ITEMSIZE[dtype] == 2 else ():
         for mask, causal, features in itertools.product(("", "Bool", ELEMENT[dtype]), ("true", "false"), (16, most)):
             facts = (mask or ELEMENT[dtype], str(bool(mask)).lower(), causal, str(features))
-            own = attention.MASKED if mask else shape
-            yield Unit(family, (ELEMENT[dtype], *facts, *map(str, own)), own[0] * 32)
+            for own in (attention.MASKED if mask else shape, attention.SMALL):
+                yield Unit(family, (ELEMENT[dtype], *facts, *map(str, own)), own[0] * 32)
 
 
 SPILLED = {"channels": 8, "attention": 36}  # around a thread's divisions; where smaller tiles take longer
