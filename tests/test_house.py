@@ -295,9 +295,9 @@ AUTHORS = frozenset(
     "adapters.array_api adapters.compiled adapters.strided backend dtypes errors support.locks support.signatures "
     "support.warning layout plugins compiler.assembly compiler.executor compiler.fusion compiler.languages "
     "compiler.lengths compiler.nests compiler.packs compiler.runs compiler.specs compiler.passes compiler.program "
-    "compiler.views compiler.writer support.code_cache".split()
+    "compiler.views compiler.writer support.code_cache support.dumping".split()
 )
-"""What authors of backends import from, those of compilers from the last fourteen."""
+"""What authors of backends import from, those of compilers from the last fifteen."""
 
 DEFINITIONS = {
     "ops.network.activations.CUBIC", "ops.network.activations.FAR", "ops.network.activations.TAIL",
