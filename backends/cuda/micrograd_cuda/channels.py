@@ -8,34 +8,14 @@ from typing import Any
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import Channels, Pieces, ceil_div
-from micrograd_cuda.operands import (
-    Kernel,
-    Kernels,
-    alignment,
-    contiguous,
-    element,
-    is_number,
-    name_of,
-    neutral_or_array,
-    of_elements,
-    wide,
-)
+from micrograd_cuda.operands import Kernel, element, is_number, name_of, of_elements
 from micrograd_cuda.plans import planned
-from micrograd_cuda.rows import FUNCTORS, MERGED, Reductions, Rows
-from micrograd_cuda.runtime import CuPyRuntime
+from micrograd_cuda.rows import FUNCTORS, MERGED, Reductions
 from micrograd_cuda.units import ELEMENT, Unit
 
 
-class Norms(Kernels):
-    """What is of channels here is so; what reduces last axes is of `rows`, or of the functions in `found`."""
-
-    def __init__(
-        self, xp: Any, runtime: CuPyRuntime, reductions: Reductions, rows: Rows, found: dict[str, Kernel]
-    ) -> None:
-        super().__init__(xp, runtime)
-        self.reductions, self.rows = reductions, rows
-        self.astype, self.divide, self.sqrt = found["astype"], found["divide"], found["sqrt"]
-        self.otherwise = {name: found[name] for name in ("var", "std")}
+class Norms(Reductions):
+    """What is of channels here is so; what reduces last axes is of those before."""
 
     def table(self) -> dict[str, Kernel]:
         """By operation."""
@@ -61,7 +41,7 @@ class Norms(Kernels):
 
     def _launch(self, of: Channels, *arrays: Any) -> tuple[Pieces, tuple[int, int, int, int]]:
         """The launch over arrays that lie alike, and what all its kernels are told."""
-        launch = geometry.channel_launch(of, arrays[0].dtype.itemsize, alignment(self.runtime, *arrays))
+        launch = geometry.channel_launch(of, arrays[0].dtype.itemsize, self.alignment(*arrays))
         return launch, (of.rows, of.columns, launch.run, launch.piece)
 
     def _run(self, family: str, of: Channels, launch: Pieces, x: Any, *arguments: Any) -> None:
@@ -78,7 +58,7 @@ class Norms(Kernels):
 
     @planned
     def _taken_moments(self, x: Any, of: Channels) -> Any:
-        given, dtype = contiguous(x, self.runtime), wide(self.xp, x.dtype)
+        given, dtype = self.contiguous(x), self.wide(x.dtype)
         launch, numbers = self._launch(of, given)
         partial = self.runtime.empty((launch.parts, 2, of.number), dtype)
         self._run("channel_moments", of, launch, given, partial, given, *numbers)
@@ -105,22 +85,22 @@ class Norms(Kernels):
 
     @planned
     def _taken_sums(self, g: Any, x: Any, moments: Any, of: Channels, eps: float) -> Any:
-        cotangent, given, dtype = contiguous(g, self.runtime), contiguous(x, self.runtime), wide(self.xp, x.dtype)
+        cotangent, given, dtype = self.contiguous(g), self.contiguous(x), self.wide(x.dtype)
         launch, numbers = self._launch(of, given, cotangent)
         partial = self.runtime.empty((2, launch.parts, of.number), dtype)
         known = moments[0], moments[1], 1 / of.length, eps
         self._run("channel_sums", of, launch, given, partial, cotangent, given, *known, *numbers)
         if launch.parts > 1:
-            partial = self.reductions.channels(partial, Channels(False, launch.parts, of.number, 2), dtype, whole=True)
+            partial = self.channels(partial, Channels(False, launch.parts, of.number, 2), dtype, whole=True)
         return partial.reshape(2, of.number)
 
     def _narrow(self, x: Any, dtype: Any) -> Any:
-        return x if x.dtype == dtype else self.astype(x, dtype=dtype)
+        return x if x.dtype == dtype else self.before["astype"](x, dtype=dtype)
 
     def _parameter(self, parameter: Any, neutral: float, count: int, dtype: Any) -> Any:
         """One for each channel; a null pointer for the number that changes nothing."""
         narrow = parameter if is_number(parameter) else self._narrow(parameter, dtype)
-        return neutral_or_array(self.xp, self.runtime, narrow, neutral, (count,), dtype)
+        return self.neutral_or_array(narrow, neutral, (count,), dtype)
 
     # forward
 
@@ -130,14 +110,14 @@ class Norms(Kernels):
 
     @planned
     def _norm_by(self, x: Any, of: Channels, mean: Any, var: Any, eps: float, weight: Any, bias: Any) -> Any:
-        means, squares = (self._parameter(each, math.nan, of.columns, wide(self.xp, x.dtype)) for each in (mean, var))
+        means, squares = (self._parameter(each, math.nan, of.columns, self.wide(x.dtype)) for each in (mean, var))
         return self._normed(x, of, means, squares, 1.0, eps, weight, bias)
 
     def _normed(
         self, x: Any, of: Channels, means: Any, squares: Any, share: float, eps: float, weight: Any, bias: Any
     ) -> Any:
         parameters = tuple(self._parameter(*each, of.columns, x.dtype) for each in ((weight, 1), (bias, 0)))
-        given, out = contiguous(x, self.runtime), self.runtime.empty(x.shape, x.dtype)
+        given, out = self.contiguous(x), self.runtime.empty(x.shape, x.dtype)
         launch, numbers = self._launch(of, given)
         self._run("channel_norm", of, launch, x, out, given, means, squares, *parameters, share, eps, *numbers)
         return out
@@ -147,7 +127,7 @@ class Norms(Kernels):
         """Two reads, one write."""
         of = self._channels(x, axis)
         if of is None:
-            return self.rows.standardize(x, axis=axis, eps=eps)
+            return self.before["standardize"](x, axis=axis, eps=eps)
         return self._norm(x, of, self._moments(x, axis, of), eps, 1.0, 0.0)
 
     @of_elements
@@ -168,7 +148,7 @@ class Norms(Kernels):
     @planned
     def _taken_gradient(self, g: Any, x: Any, weight: Any, moments: Any, sums: Any, of: Channels, eps: float) -> Any:
         weight = self._parameter(weight, 1, of.columns, x.dtype)
-        cotangent, given = contiguous(g, self.runtime), contiguous(x, self.runtime)
+        cotangent, given = self.contiguous(g), self.contiguous(x)
         out = self.runtime.empty(x.shape, x.dtype)
         launch, numbers = self._launch(of, given, cotangent)
         arguments = out, cotangent, given, moments[0], moments[1], sums[0], sums[1], weight, 1 / of.length, eps
@@ -180,7 +160,7 @@ class Norms(Kernels):
         """Two reads of both, one write."""
         of = self._channels(x, axis) if is_number(weight) and weight == 1 else None
         if of is None:
-            return self.rows.standardize_gradient(g, x, weight, axis=axis, eps=eps)
+            return self.before["standardize_gradient"](g, x, weight, axis=axis, eps=eps)
         return self._gradient(g, x, 1.0, axis, of, eps)
 
     @of_elements
@@ -211,7 +191,7 @@ class Norms(Kernels):
                 found = self._known(name, x, tuple(range(len(x.shape))) if axis is None else axis)
                 if found is not None:
                     return found.reshape(reduced_shape(x.shape, axis, keepdims))
-            return self.reductions.reduced(name, x, axis, keepdims)
+            return self.reduced(name, x, axis, keepdims)
 
         return kernel
 
@@ -226,15 +206,15 @@ class Norms(Kernels):
 
     def variance(self, name: str) -> Kernel:
         """From the moments, which a normalisation then has; of last axes in float64."""
-        otherwise = self.otherwise[name]
+        otherwise = self.before[name]
 
         def kernel(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
             axes = tuple(range(len(x.shape))) if axis is None else axis
             of = self._channels(x, axes) if axes and name_of(x.dtype) in ELEMENT else None
             if of is None or of.length <= correction:
                 return otherwise(x, axis=axis, correction=correction, keepdims=keepdims)
-            found = self.divide(self._moments(x, axes, of)[1], float(of.length - correction))
-            found = self.sqrt(found) if name == "std" else found
+            found = self.before["divide"](self._moments(x, axes, of)[1], float(of.length - correction))
+            found = self.before["sqrt"](found) if name == "std" else found
             return self._narrow(found, x.dtype).reshape(reduced_shape(x.shape, axis, keepdims))
 
         return kernel

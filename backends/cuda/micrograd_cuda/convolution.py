@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
 from micrograd_core.layout import Shape
@@ -11,8 +10,7 @@ from micrograd_core.ops.network.convolution import transposed_size
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda.cudnn import NO_TENSOR_CORES, Convolved, math_type
 from micrograd_cuda.geometry import ITEMSIZE, Steps
-from micrograd_cuda.operands import Kernel, Kernels, contiguous, copied, is_number, name_of, planned_of_elements
-from micrograd_cuda.runtime import CuPyRuntime
+from micrograd_cuda.operands import copied, is_number, name_of, planned_of_elements
 from micrograd_cuda.windows import Windows
 
 LEAST: Final = {"Forward": 16, "BackwardData": 32, "BackwardFilter": 8}
@@ -45,14 +43,8 @@ def one_by_one(kernel: Shape, stride: Shape, padding: Shape, dilation: Shape) ->
     return {*kernel} == {*stride} == {1} and {*padding} == {0}
 
 
-class Convolution(Kernels):
+class Convolution(Windows):
     """All three members of the core's family. What cuDNN does not take is a product, `matmul`'s, with patches."""
-
-    def __init__(
-        self, xp: Any, runtime: CuPyRuntime, matmul: Kernel, add: Kernel, windows: Windows, precision: Callable[[], str]
-    ) -> None:
-        super().__init__(xp, runtime)
-        self.matmul, self.add, self.windows, self.precision = matmul, add, windows, precision
 
     @planned_of_elements
     def conv1d(
@@ -64,9 +56,9 @@ class Convolution(Kernels):
         shapes = x.shape, weight.shape, (x.shape[0], weight.shape[0], *lengths)
         out = None if one else self._direct("Forward", shapes, x, weight, groups, steps)
         if out is None:
-            patches = contiguous(x, self.runtime) if one else self.windows.patched(x, steps)
+            patches = self.contiguous(x) if one else self.patched(x, steps)
             matrix = self._matrices(weight, groups, x.shape[0])
-            out = self.matmul(matrix, self._rows(patches, groups, math.prod(lengths))).reshape(shapes[2])
+            out = self.before["matmul"](matrix, self._rows(patches, groups, math.prod(lengths))).reshape(shapes[2])
         return self._with_bias(out, bias)
 
     @planned_of_elements
@@ -82,9 +74,9 @@ class Convolution(Kernels):
         out = None if one else self._direct("BackwardData", shapes, weight, x, groups, steps)
         if out is None:
             matrix = self._matrices(weight, groups, x.shape[0]).swapaxes(-1, -2)
-            out = self.matmul(matrix, self._rows(contiguous(x, self.runtime), groups, math.prod(positions)))
+            out = self.before["matmul"](matrix, self._rows(self.contiguous(x), groups, math.prod(positions)))
             out = out.reshape(*shapes[0][:2], *(() if one else weight.shape[2:]), *positions)
-            out = out if one else self.windows.added(out, size, steps)
+            out = out if one else self.added(out, size, steps)
         return self._with_bias(out, bias)
 
     @planned_of_elements
@@ -98,9 +90,9 @@ class Convolution(Kernels):
         if out is not None:
             return out
         count = math.prod(g.shape[:1] + g.shape[2:])
-        rows = contiguous(g.swapaxes(0, 1), self.runtime).reshape(groups, g.shape[1] // groups, count)
-        columns = self.windows.patched(x, steps, images_inside=True).reshape(groups, math.prod(shapes[1][1:]), count)
-        return self.matmul(rows, columns.swapaxes(-1, -2)).reshape(shapes[1])
+        rows = self.contiguous(g.swapaxes(0, 1)).reshape(groups, g.shape[1] // groups, count)
+        columns = self.patched(x, steps, images_inside=True).reshape(groups, math.prod(shapes[1][1:]), count)
+        return self.before["matmul"](rows, columns.swapaxes(-1, -2)).reshape(shapes[1])
 
     conv2d = conv3d = conv1d
     conv_transpose2d = conv_transpose3d = conv_transpose1d
@@ -125,10 +117,10 @@ class Convolution(Kernels):
     def _matrices(self, weight: Any, groups: int, images: int) -> Any:
         """A matrix for each group. One serves all images; several are repeated, as a batch has one stride."""
         rows = weight.shape[0] // groups
-        matrices = contiguous(weight, self.runtime).reshape(groups, rows, math.prod(weight.shape[1:]))
+        matrices = self.contiguous(weight).reshape(groups, rows, math.prod(weight.shape[1:]))
         if groups == 1:
             return matrices
-        return contiguous(self.xp.broadcast_to(matrices, (images, *matrices.shape)), self.runtime)
+        return self.contiguous(self.xp.broadcast_to(matrices, (images, *matrices.shape)))
 
     def _rows(self, x: Any, groups: int, positions: int) -> Any:
         """(batch, channels, …, positions) as (batch, groups, rows of a group, positions)."""
@@ -136,5 +128,5 @@ class Convolution(Kernels):
 
     def _with_bias(self, out: Any, bias: Any) -> Any:
         if is_number(bias):
-            return self.add(out, bias) if bias else out
-        return self.add(out, bias.reshape(-1, *(1,) * (len(out.shape) - 2)) if bias.shape else bias, out=out)
+            return self.before["add"](out, bias) if bias else out
+        return self.before["add"](out, bias.reshape(-1, *(1,) * (len(out.shape) - 2)) if bias.shape else bias, out=out)

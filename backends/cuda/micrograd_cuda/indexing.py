@@ -10,18 +10,7 @@ from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import (
-    Kernels,
-    alignment,
-    contiguous,
-    is_number,
-    launch,
-    launched,
-    name_of,
-    of_elements,
-    place,
-    wide,
-)
+from micrograd_cuda.operands import Kernels, is_number, launched, name_of, of_elements, place
 from micrograd_cuda.plans import planned
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -37,12 +26,12 @@ class Indexing(Kernels):
             return NotImplemented
         out = self.runtime.empty((*indices.shape, columns), dtype)
         if out.size:
-            weight, indices = contiguous(weight, self.runtime), contiguous(indices, self.runtime)
-            start = alignment(self.runtime, weight)
+            weight, indices = self.contiguous(weight), self.contiguous(indices)
+            start = self.alignment(weight)
             pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
             element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
             unit = Unit("gather", (element, index, str(pack)))
-            launch(self.runtime, unit, out.size // pack, out, weight, indices, indices.size, rows, columns)
+            self.launch(unit, out.size // pack, out, weight, indices, indices.size, rows, columns)
         return out
 
     @of_elements
@@ -75,7 +64,7 @@ class Indexing(Kernels):
         values = xp.broadcast_to(values, (*before, *indices.shape, *after)).reshape(*before, indices.size, *after)
         order = (axis, *(each for each in range(len(x.shape)) if each != axis))
         base, rows = (each.transpose(order).reshape(each.shape[axis], columns) for each in (x, values))
-        out = self._sums(contiguous(base, self.runtime), indices, rows, length, columns, negative=True)
+        out = self._sums(self.contiguous(base), indices, rows, length, columns, negative=True)
         return out.reshape(length, *before, *after).transpose(tuple(sorted(range(len(order)), key=order.__getitem__)))
 
     def _sums(self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False) -> Any:
@@ -88,7 +77,7 @@ class Indexing(Kernels):
             return self.xp.zeros(shape, dtype=dtype) if base is None else base.copy()
         keys, key = self._keys(indices, rows, negative), geometry.counter(rows)
         order = self.xp.argsort(keys, stable=True).astype(self.xp.int64, copy=False)
-        return self._in_order(base, keys, key, contiguous(values, self.runtime), shape, order)
+        return self._in_order(base, keys, key, self.contiguous(values), shape, order)
 
     @planned
     def _keys(self, indices: Any, rows: int, negative: bool) -> Any:
@@ -96,7 +85,7 @@ class Indexing(Kernels):
         runtime, key = self.runtime, geometry.counter(rows)
         keys = runtime.empty((indices.size,), self.xp.int32 if key == "int" else self.xp.int64)
         unit, count = Unit("row_keys", (key, INDEX[name_of(indices.dtype)])), indices.size
-        launch(runtime, unit, count, keys, contiguous(indices), int(negative), count, rows)
+        self.launch(unit, count, keys, self.contiguous(indices), int(negative), count, rows)
         return keys
 
     @planned
@@ -107,17 +96,17 @@ class Indexing(Kernels):
         """
         xp, runtime, (rows, columns), dtype, count = self.xp, self.runtime, shape, values.dtype, keys.size
         first = runtime.empty((rows + 1,), xp.int64)
-        launch(runtime, Unit("row_starts", (key,)), rows + 1, first, keys, order, count, rows)
+        self.launch(Unit("row_starts", (key,)), rows + 1, first, keys, order, count, rows)
         out = runtime.empty(shape, dtype)
-        start = alignment(runtime, values, *(() if base is None else (base,)))
+        start = self.alignment(values, *(() if base is None else (base,)))
         pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
         element, segment = ELEMENT[name_of(dtype)], geometry.segment(count)
         partial: Any = 0
         if count >= 2 * segment:
             segments = count // segment
-            partial = runtime.empty((segments, columns), wide(xp, dtype))
+            partial = runtime.empty((segments, columns), self.wide(dtype))
             unit = Unit("add_segments", (element, key, str(pack)))
-            launch(runtime, unit, partial.size // pack, partial, values, keys, order, segments, segment, columns)
+            self.launch(unit, partial.size // pack, partial, values, keys, order, segments, segment, columns)
         unit, operands = Unit("sorted_add", (element, str(pack))), (0 if base is None else base, values, order, first)
-        launch(runtime, unit, out.size // pack, out, *operands, partial, segment, rows, columns)
+        self.launch(unit, out.size // pack, out, *operands, partial, segment, rows, columns)
         return out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from micrograd_core.adapters.array_api import adjustments
@@ -18,7 +18,7 @@ from micrograd_cuda.attention import Attention
 from micrograd_cuda.channels import Norms
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.indexing import Indexing
-from micrograd_cuda.operands import Kernel, contiguous, copied, is_number, name_of, place
+from micrograd_cuda.operands import Kernel, Kernels, copied, is_number, name_of, place
 from micrograd_cuda.plans import Watched, planned
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import Reductions, Rows
@@ -38,8 +38,7 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     `precision` says in what float32 products are computed, at each call. A write in place must be followed by
     `Remembered.forget`.
     """
-    elementwise, reductions = Elementwise(xp, runtime), Reductions(xp, runtime)
-    rows, multiply_matrices = Rows(xp, runtime, reductions), Matmul(xp, runtime, precision)
+    elementwise = Elementwise(xp, runtime)
     otherwise = adjustments(xp) | {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p)}
     otherwise |= {"acosh": acosh(xp), "tanh": _refused}
     truth, found = xp.empty(0, dtype=xp.bool).dtype, dict[str, Kernel]()
@@ -54,8 +53,6 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     slopes = {"none": found["gelu_gradient"], "tanh": found["gelu_tanh_gradient"]}
     found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
     found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
-    found["matmul"], found["linear"] = multiply_matrices, Linear(multiply_matrices, found["add"])
-    found["relu_gradient"] = reductions.relu_gradient(found["relu_gradient"])
     double = xp.empty(0, dtype=xp.float64).dtype
     found |= {name: in_double(getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}
     found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
@@ -63,15 +60,8 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     copy = found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
     # Methods, without what the namespace's functions of these names add to each call.
     found["reshape"], found["permute_dims"] = reshape(copy), lambda x, *, axes: x.transpose(axes)
-    found |= rows.table()
-    norms, indexing = Norms(xp, runtime, reductions, rows, found), Indexing(xp, runtime)
-    windows, attention = Windows(xp, runtime), Attention(xp, runtime)
-    convolution = Convolution(xp, runtime, multiply_matrices, found["add"], windows, precision)
-    found |= norms.table() | Random(xp, runtime).table() | indexing.table() | windows.table() | convolution.table()
-    found |= attention.table()
-    found |= {"sgd_step": Updates(runtime).sgd, "adam_step": Updates(runtime).adam}
-    owners = reductions, rows, multiply_matrices, norms, indexing, windows, convolution, attention
-    runtime.owners = {type(each): each for each in (*owners, found["linear"])}
+    for kind in (Products, Reductions, Rows, Norms, Indexing, Windows, Convolution, Attention, Random, Updates):
+        found |= kind(xp, runtime, found, precision).table()
     if runtime.plans is not None:
         runtime.plans.precision = precision
         runtime.plans.kernels = lambda recorder: table(Watched(xp, recorder), recorder, precision)
@@ -163,19 +153,15 @@ class Elementwise:
 
     def astype(self) -> Kernel:
         """Between floats, and to bool; the namespace converts all others, and rounds float64 to halves, once."""
-        kernels: dict[Any, Kernel] = {}
 
-        def kernel(x: Any, *, dtype: Any) -> Any:
-            cast = kernels.get(dtype)
-            if cast is None:
-                plain = partial(self._converted, dtype=dtype)
-                cast = kernels[dtype] = self.unary("Copy", plain, dtype) if name_of(dtype) in RESULT else plain
-            return cast(x)
+        @cache
+        def cast(dtype: Any) -> Kernel:
+            def plain(x: Any) -> Any:
+                return self.xp.astype(x, dtype)
 
-        return kernel
+            return self.unary("Copy", plain, dtype) if name_of(dtype) in RESULT else plain
 
-    def _converted(self, x: Any, *, dtype: Any) -> Any:
-        return self.xp.astype(x, dtype)
+        return lambda x, *, dtype: cast(dtype)(x)
 
 
 def squared(square: Kernel, power: Kernel) -> Kernel:
@@ -274,14 +260,11 @@ def reshape(copy: Kernel) -> Kernel:
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Matmul:
-    """``x @ y`` through cuBLAS; an operand is copied only where neither of its last two axes has neighbours."""
-
-    def __init__(self, xp: Any, runtime: CuPyRuntime, precision: Callable[[], str]) -> None:
-        self.xp, self.runtime, self.precision = xp, runtime, precision
+class Products(Kernels):
+    """Products through cuBLAS; an operand is copied only where neither of its last two axes has neighbours."""
 
     @planned
-    def __call__(self, x: Any, y: Any) -> Any:
+    def matmul(self, x: Any, y: Any) -> Any:
         """Any shapes that the standard allows."""
         return self.with_bias(x, y, None)[0]
 
@@ -303,33 +286,22 @@ class Matmul:
         runtime.gemm(call, name, compute)(x, y, out)
         return out, False
 
+    @planned
+    def linear(self, x: Any, weight: Any, bias: Any) -> Any:
+        """``x @ weight.T + bias``: added by the product itself where it can be, else into its memory."""
+        rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if len(x.shape) > 2 else x  # one product, not a batch
+        fits = not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
+        fits = fits and len(rows.shape) == 2 and bias.flags.c_contiguous
+        product, added = self.with_bias(rows, weight.T, bias if fits else None)
+        if not added and not (is_number(bias) and bias == 0):
+            product = self.before["add"](product, bias, out=product)
+        return product.reshape(*x.shape[:-1], weight.shape[0])
+
 
 def packed(runtime: CuPyRuntime, x: Any) -> Any:
     """A copy whose matrices follow each other; those that are read transposed stay so, which is a faster copy."""
     turned = len(x.shape) > 1 and abs(x.strides[-1]) > abs(x.strides[-2])
     return copied(runtime, x.swapaxes(-1, -2)).swapaxes(-1, -2) if turned else copied(runtime, x)
-
-
-class Linear:
-    """``x @ weight.T + bias``: added by the product itself where it can be, else into its memory by `add`."""
-
-    def __init__(self, matmul: Matmul, add: Kernel) -> None:
-        self.runtime, self.matmul, self.add = matmul.runtime, matmul, add
-
-    @planned
-    def __call__(self, x: Any, weight: Any, bias: Any) -> Any:
-        """Leading axes of `x` are those of the result."""
-        rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) if len(x.shape) > 2 else x  # one product, not a batch
-        fits = not is_number(bias) and bias.shape == weight.shape[:1] and bias.dtype == x.dtype
-        if fits and len(rows.shape) == 2 and bias.flags.c_contiguous:
-            product, added = self.matmul.with_bias(rows, weight.T, bias)
-        else:
-            product, added = self.matmul(rows, weight.T), False
-        if not added and not is_number(bias):
-            product = self.add(product, bias, out=product) if name_of(product.dtype) in ELEMENT else product + bias
-        elif not added and bias != 0:
-            product = self.add(product, bias)
-        return product.reshape(*x.shape[:-1], weight.shape[0])
 
 
 # ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -352,21 +324,29 @@ def _padded(numbers: Iterable[int], length: int = MOST_TENSORS) -> list[int]:
     return found + [0] * (length - len(found))
 
 
-class Updates:
+class Updates(Kernels):
     """Optimisers' steps, `MOST_TENSORS` tensors in one launch. States are the optimiser's own, and written in place.
 
     All that may fail, memory above all, comes before the first launch: what raises there has written nothing.
     """
 
-    def __init__(self, runtime: CuPyRuntime) -> None:
-        self.runtime = runtime
+    def table(self) -> dict[str, Kernel]:
+        """By what the core calls them, as they are no operations."""
+        return {"sgd_step": self.sgd, "adam_step": self.adam}
 
-    def _step(self, family: str, lists: list[list[Any]], hyper: tuple[Any, ...]) -> list[Any]:
-        """The new parameters, from lists of parameters, gradients and states."""
-        runtime, (params, grads, *states) = self.runtime, lists
-        params, grads = ([contiguous(x, runtime) for x in each] for each in (params, grads))
+    def _step(
+        self, family: str, params: list[Any], grads: list[Any], states: list[list[Any]], hyper: tuple[Any, ...]
+    ) -> tuple[list[Any], ...]:
+        """The new parameters, and the states: made if there are none yet, then nothing has to be read from them.
+
+        Of halves they are float32.
+        """
+        runtime, dtype, fresh = self.runtime, params[0].dtype, any(each[0] is None for each in states)
+        if fresh:
+            wide = "float32" if dtype.itemsize == 2 else dtype
+            states = [[runtime.empty(p.shape, wide) for p in params] for _ in states]
+        params, grads = ([self.contiguous(x) for x in each] for each in (params, grads))
         results = [runtime.empty(p.shape, p.dtype) for p in params]
-        dtype = results[0].dtype
         launch = runtime.bind(Unit(family, (ELEMENT[name_of(dtype)], str(16 // dtype.itemsize))))
         launches = []
         for start in range(0, len(results), MOST_TENSORS):
@@ -376,35 +356,24 @@ class Updates:
             for column in (params, grads, results, *states, *[[]] * (2 - len(states))):
                 numbers += _padded(map(runtime.address, column[start : start + MOST_TENSORS]))
             if first[-1]:
-                launches.append(((first[-1], 1), (runtime.struct(numbers, "Long"), *hyper)))
+                launches.append(((first[-1], 1), (runtime.struct(numbers, "Long"), *hyper, int(fresh))))
         for blocks, arguments in launches:
             launch(blocks, arguments)
-        return results
-
-    def _states(self, params: list[Any], states: list[Any]) -> tuple[list[Any], bool]:
-        """The states, made if there are none yet: then nothing has to be read from them. Of halves they are float32."""
-        fresh = states[0] is None
-        dtype = "float32" if params[0].dtype.itemsize == 2 else params[0].dtype
-        return ([self.runtime.empty(p.shape, dtype) for p in params] if fresh else states), fresh
+        return results, *states
 
     def sgd(
         self, params: list[Any], grads: list[Any], velocities: list[Any], *, lr: float, momentum: float,
         dampening: float, weight_decay: float, nesterov: bool,
-    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+    ) -> tuple[list[Any], ...]:  # fmt: skip
         """New parameters and velocities."""
-        if not momentum:
-            hyper = (float(lr), 0.0, 0.0, float(weight_decay), 0, 0)
-            return self._step("sgd", [params, grads], hyper), velocities
-        velocities, fresh = self._states(params, velocities)
-        hyper = (float(lr), float(momentum), float(dampening), float(weight_decay), int(nesterov), int(fresh))
-        return self._step("sgd", [params, grads, velocities], hyper), velocities
+        hyper = *map(float, (lr, momentum, dampening, weight_decay)), int(nesterov)
+        found = self._step("sgd", params, grads, [velocities] if momentum else [], hyper)
+        return found if momentum else (*found, velocities)
 
     def adam(
         self, params: list[Any], grads: list[Any], firsts: list[Any], seconds: list[Any], *, step: float,
         betas: tuple[float, float], eps: float, weight_decay: float, shrink: float,
-    ) -> tuple[list[Any], list[Any], list[Any]]:  # fmt: skip
+    ) -> tuple[list[Any], ...]:  # fmt: skip
         """New parameters and moments. `step` and `eps` hold the bias corrections."""
-        firsts, fresh = self._states(params, firsts)
-        seconds, _ = self._states(params, seconds)
-        hyper = (float(step), *map(float, betas), float(eps), float(weight_decay), float(shrink), int(fresh))
-        return self._step("adam", [params, grads, firsts, seconds], hyper), firsts, seconds
+        hyper = tuple(map(float, (step, *betas, eps, weight_decay, shrink)))
+        return self._step("adam", params, grads, [firsts, seconds], hyper)

@@ -24,7 +24,7 @@ from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
 from micrograd_cuda.geometry import FILLED, ceil_div
 from micrograd_cuda.kernels import OWN
-from micrograd_cuda.operands import alignment, contiguous, is_operation
+from micrograd_cuda.operands import copied, is_operation
 from micrograd_cuda.units import BLOCK, FUNCTORS, source
 
 PARAMETERS: Final = 3900
@@ -103,8 +103,11 @@ class Programs(Planned):
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
         found = optimized(with_sums(program), covers, dict.fromkeys(backend.own))
-        super().__init__(backend, found, partial(contiguous, runtime=backend.runtime))
+        super().__init__(backend, found, self._contiguous)
         self.before, self.runtime = before, backend.runtime
+
+    def _contiguous(self, x: Any) -> Any:
+        return x if x.flags.c_contiguous else copied(self.runtime, x)
 
     def layout(self, x: Any) -> Any:
         """Strides in bytes, of an array that is not contiguous."""
@@ -210,8 +213,7 @@ class Group:
             before(place)
             made.append(empty(shape, dtype))
         if self._blocks:
-            arrays = [x for x in given if x.shape]
-            aligned = not arrays or alignment(self.runtime, *arrays) == 16
+            aligned = not any(address(x) % 16 for x in given if x.shape)
             launch = self._launches.get(aligned)
             if launch is None:
                 launch = self._launches[aligned] = self.runtime.bind_source(*self.source(aligned), BLOCK)

@@ -26,10 +26,15 @@ def is_operation(name: str) -> bool:
 
 
 class Kernels:
-    """Kernels over a namespace and a runtime: the methods that have the name of an operation."""
+    """Kernels over a namespace and a runtime: the methods that have the name of an operation.
 
-    def __init__(self, xp: Any, runtime: CuPyRuntime) -> None:
-        self.xp, self.runtime = xp, runtime
+    `before` are kernels that others have, by operation; `precision` says how matrices are multiplied.
+    """
+
+    def __init__(self, xp: Any, runtime: CuPyRuntime, before: dict[str, Kernel], precision: Callable[[], str]) -> None:
+        self.xp, self.runtime, self.before, self.precision = xp, runtime, before.copy(), precision
+        self.single = xp.result_type(xp.float32)
+        runtime.owners[type(self)] = self
 
     def run(self, family: str, launch: RowLaunch | Pieces, own: tuple[str, ...], *arguments: Any) -> None:
         """Launch the instance of a template; `own` are its arguments before those of the launch."""
@@ -38,6 +43,35 @@ class Kernels:
     def table(self) -> dict[str, Kernel]:
         """The kernels by operation."""
         return {name: getattr(self, name) for name in vars(type(self)) if is_operation(name)}
+
+    def alignment(self, *arrays: Any) -> int:
+        """Bytes of which the addresses of all arrays are multiples; at most 16."""
+        return min(power_of_two(self.runtime.address(x), 16) for x in arrays)
+
+    def contiguous(self, x: Any) -> Any:
+        """`x` itself, or a copy in C order."""
+        return x if x.flags.c_contiguous else copied(self.runtime, x)
+
+    def last(self, x: Any, axes: Shape) -> Any:
+        """`x`, contiguous, with `axes` last; in their order."""
+        ndim = len(x.shape)
+        if axes != tuple(range(ndim - len(axes), ndim)):
+            x = x.transpose((*(each for each in range(ndim) if each not in axes), *axes))
+        return self.contiguous(x)
+
+    def wide(self, dtype: Any) -> Any:
+        """The dtype in which elements of `dtype` are added up."""
+        return dtype if name_of(dtype) == "float64" else self.single
+
+    def neutral_or_array(self, x: Any, neutral: float, shape: Shape, dtype: Any) -> Any:
+        """A parameter of this shape, contiguous; a null pointer for the number that changes nothing."""
+        if is_number(x):
+            return 0 if x == neutral else self.xp.full(shape, x, dtype=dtype)
+        return self.contiguous(x if x.shape == shape else self.xp.broadcast_to(x, shape))
+
+    def launch(self, unit: Unit, threads: int, *arguments: Any) -> None:
+        """A unit along one axis of the grid, with a thread for each of so many."""
+        self.runtime.bind(unit)((blocks(threads), 1), arguments)
 
 
 @cache
@@ -65,34 +99,18 @@ def planned_of_elements(kernel: Kernel) -> Kernel:
     return planned(of_elements(kernel))
 
 
-def launch(runtime: CuPyRuntime, unit: Unit, threads: int, *arguments: Any) -> None:
-    """A unit along one axis of the grid, with a thread for each of so many."""
-    runtime.bind(unit)((blocks(threads), 1), arguments)
-
-
 def launched(runtime: CuPyRuntime, found: Launch, out: Any, *arguments: Any) -> Any:
     """Fill `out` by a launch whose last argument is a struct, where there is anything to fill."""
     if out.size:
-        launch(runtime, found.unit, found.threads, out, *arguments, runtime.struct(found.numbers, found.counter))
+        given = out, *arguments, runtime.struct(found.numbers, found.counter)
+        runtime.bind(found.unit)((blocks(found.threads), 1), given)
     return out
-
-
-def neutral_or_array(xp: Any, runtime: CuPyRuntime, x: Any, neutral: float, shape: Shape, dtype: Any) -> Any:
-    """A parameter of this shape, contiguous; a null pointer for the number that changes nothing."""
-    if is_number(x):
-        return 0 if x == neutral else xp.full(shape, x, dtype=dtype)
-    return contiguous(x if x.shape == shape else xp.broadcast_to(x, shape), runtime)
 
 
 def place(runtime: CuPyRuntime, x: Any) -> Place:
     """Where an array lies, for the geometry."""
     itemsize = x.dtype.itemsize
     return Place(x.shape, tuple(stride // itemsize for stride in x.strides), power_of_two(runtime.address(x), 16))
-
-
-def alignment(runtime: CuPyRuntime, *arrays: Any) -> int:
-    """Bytes of which the addresses of all arrays are multiples; at most 16."""
-    return min(power_of_two(runtime.address(x), 16) for x in arrays)
 
 
 def is_number(x: Any) -> bool:
@@ -107,26 +125,3 @@ def copied(runtime: CuPyRuntime, x: Any) -> Any:
     if found is None:
         return x.copy()
     return launched(runtime, found, runtime.empty(x.shape, x.dtype), x)
-
-
-def contiguous(x: Any, runtime: CuPyRuntime | None = None) -> Any:
-    """`x` itself, or a copy in C order: by an own kernel where the runtime is told."""
-    return x if x.flags.c_contiguous else x.copy() if runtime is None else copied(runtime, x)
-
-
-def last(x: Any, axes: Shape, runtime: CuPyRuntime | None = None) -> Any:
-    """`x`, contiguous, with `axes` last; in their order."""
-    ndim = len(x.shape)
-    if axes != tuple(range(ndim - len(axes), ndim)):
-        x = x.transpose((*(each for each in range(ndim) if each not in axes), *axes))
-    return contiguous(x, runtime)
-
-
-def wide(xp: Any, dtype: Any) -> Any:
-    """The dtype in which elements of `dtype` are added up."""
-    return dtype if name_of(dtype) == "float64" else _single(xp)
-
-
-@cache
-def _single(xp: Any) -> Any:
-    return xp.result_type(xp.float32)

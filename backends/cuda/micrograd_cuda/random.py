@@ -7,7 +7,7 @@ from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernels, contiguous, launch, name_of
+from micrograd_cuda.operands import Kernels, name_of
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
 
@@ -27,7 +27,7 @@ class Random(Kernels):
     def _launch(self, unit: Unit, out: Any, each: int, *arguments: Any) -> Any:
         """Fill `out`, of which a block of words makes `each` elements."""
         if out.size:
-            launch(self.runtime, unit, geometry.ceil_div(out.size, each), out, *arguments, out.size)
+            self.launch(unit, geometry.ceil_div(out.size, each), out, *arguments, out.size)
         return out
 
     def _floating(self, family: str, dtype: Any, each: int, shape: Shape, *arguments: Any) -> Any:
@@ -48,9 +48,7 @@ class Random(Kernels):
             return x.copy()
         if name_of(x.dtype) not in ELEMENT:
             return NotImplemented
-        return self._floating(
-            "dropout", x.dtype, 8, x.shape, contiguous(x, self.runtime), float(p), self._stream(key, block)
-        )
+        return self._floating("dropout", x.dtype, 8, x.shape, self.contiguous(x), float(p), self._stream(key, block))
 
     def random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """Exact; a span of 2**64 travels as 0."""

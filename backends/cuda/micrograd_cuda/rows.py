@@ -8,22 +8,8 @@ from typing import Any, Final
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import Channels
-from micrograd_cuda.operands import (
-    Kernels,
-    alignment,
-    contiguous,
-    copied,
-    element,
-    is_number,
-    last,
-    name_of,
-    neutral_or_array,
-    of_elements,
-    planned_of_elements,
-    wide,
-)
+from micrograd_cuda.operands import Kernels, copied, element, is_number, name_of, of_elements, planned_of_elements
 from micrograd_cuda.plans import planned
-from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, INDEX, RESULT
 
 IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
@@ -62,7 +48,7 @@ class Reductions(Kernels):
         if of is not None and (of.planes or of.run == 1):
             out = self.channels(x, of, x.dtype, functor, divisor)
         else:
-            out = self.rows(last(x, axes, self.runtime), x.size // length, length, x.dtype, functor, divisor)
+            out = self.rows(self.last(x, axes), x.size // length, length, x.dtype, functor, divisor)
         return out.reshape(reduced_shape(x.shape, axis, keepdims))
 
     def channels(
@@ -70,9 +56,9 @@ class Reductions(Kernels):
     ) -> Any:
         """Of columns or planes, in one launch or two; with `whole` in one, for some hundred rows."""
         facts = (of.rows, MERGED) if whole else (FEW,)
-        launch = geometry.channel_launch(of, x.dtype.itemsize, alignment(self.runtime, x), *facts)
+        launch = geometry.channel_launch(of, x.dtype.itemsize, self.alignment(x), *facts)
         several = launch.parts > 1
-        found = self.runtime.empty((launch.parts, of.number), wide(self.xp, dtype) if several else dtype)
+        found = self.runtime.empty((launch.parts, of.number), self.wide(dtype) if several else dtype)
         own = functor, element(x), element(found), str(of.planes).lower(), str(launch.block)
         numbers = of.rows, of.columns, launch.run, launch.piece
         self.run("reduce_channels", launch, own, found, x, 1.0 if several else divisor, *numbers)
@@ -86,32 +72,27 @@ class Reductions(Kernels):
             found, Channels(False, found.shape[0], found.shape[1], 1), dtype, functor, divisor, whole=True
         )
 
-    def relu_gradient(self, elementwise: Any) -> Any:
+    def relu_gradient(self, g: Any, out: Any) -> Any:
         """The gradient of relu; of a matrix its columns are added up on the way, for the bias that comes next.
 
         But where a matrix is large and so narrow that most threads of a block of columns would have none.
         """
-
-        def kernel(g: Any, out: Any) -> Any:
-            shape: Shape = getattr(out, "shape", ())
-            if len(shape) != 2 or shape != getattr(g, "shape", ()) or not (shape[1] >= MANY or out.size <= SMALL):
-                return elementwise(g, out)
-            flat = out.size and g.flags.c_contiguous and out.flags.c_contiguous
-            if not flat or g.dtype != out.dtype or name_of(g.dtype) not in ELEMENT:
-                return elementwise(g, out)
-            kept, sums = self._relu_gradient(g, out)
-            dtype = kept.dtype  # what is remembered must not keep the array itself
-            self.runtime.remembered.keep((kept,), (0,), lambda: self.merged(sums, dtype), made=True)
-            return kept
-
-        return kernel
+        shape: Shape = getattr(out, "shape", ())
+        fits = len(shape) == 2 and shape == getattr(g, "shape", ()) and (shape[1] >= MANY or out.size <= SMALL)
+        flat = fits and out.size and g.flags.c_contiguous and out.flags.c_contiguous
+        if not flat or g.dtype != out.dtype or name_of(g.dtype) not in ELEMENT:
+            return self.before["relu_gradient"](g, out)
+        kept, sums = self._relu_gradient(g, out)
+        dtype = kept.dtype  # what is remembered must not keep the array itself
+        self.runtime.remembered.keep((kept,), (0,), lambda: self.merged(sums, dtype), made=True)
+        return kept
 
     @planned
     def _relu_gradient(self, g: Any, out: Any) -> tuple[Any, Any]:
         """The gradient, and sums of its columns, as many as there are bands of rows."""
-        (rows, columns), empty, dtype, start = g.shape, self.runtime.empty, g.dtype, alignment(self.runtime, g, out)
+        (rows, columns), empty, dtype, start = g.shape, self.runtime.empty, g.dtype, self.alignment(g, out)
         launch = geometry.channel_launch(Channels(False, rows, columns, 1), dtype.itemsize, start, FEW)
-        total = wide(self.xp, dtype) if launch.parts > 1 else dtype
+        total = self.wide(dtype) if launch.parts > 1 else dtype
         kept, to = empty(g.shape, dtype), empty((launch.parts, columns), total)
         numbers = rows, columns, launch.run, launch.piece
         self.run("relu_gradient_columns", launch, (element(g), element(to)), to, kept, g, out, *numbers)
@@ -121,9 +102,9 @@ class Reductions(Kernels):
         self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float, *, whole: bool = False
     ) -> Any:
         """Of the rows of a (rows, columns) matrix, in one launch or two; with `whole` in one."""
-        launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, alignment(self.runtime, x), whole=whole)
+        launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, self.alignment(x), whole=whole)
         several = launch.parts > 1
-        found = self.runtime.empty((rows, launch.parts), wide(self.xp, dtype) if several else dtype)
+        found = self.runtime.empty((rows, launch.parts), self.wide(dtype) if several else dtype)
         numbers = 1.0 if several else divisor, rows, columns, launch.piece
         self.run("reduce_rows", launch, (functor, element(x), element(found)), found, x, *numbers)
         return self.rows(found, rows, launch.parts, dtype, functor, divisor, whole=True) if several else found
@@ -134,12 +115,8 @@ class Reductions(Kernels):
 MOST_PARTS: Final = 4096  # that one block adds up
 
 
-class Rows(Kernels):
+class Rows(Reductions):
     """Functions along one axis, or several: as rows of a contiguous matrix. Other orders of axes cost a copy."""
-
-    def __init__(self, xp: Any, runtime: CuPyRuntime, reductions: Reductions) -> None:
-        super().__init__(xp, runtime)
-        self.reductions = reductions
 
     def _back(self, out: Any, axes: Shape) -> Any:
         """A view with the last axes at `axes`."""
@@ -158,8 +135,8 @@ class Rows(Kernels):
         weights would lie between packs. Nor does attention, which reads rows up to the diagonal.
         """
         first, peel = operands[0], not family.startswith(("norm", "attention"))
-        rows, runtime = first.size // columns, self.runtime
-        start = alignment(runtime, out, *(each for each in operands if hasattr(each, "shape")))
+        rows = first.size // columns
+        start = self.alignment(out, *(each for each in operands if hasattr(each, "shape")))
         launch = geometry.row_launch(rows, columns, name_of(first.dtype), resident, start, peel=peel)
         self.run(family, launch, (element(first), *arguments), out, *operands, rows, columns)
         return out
@@ -171,7 +148,7 @@ class Rows(Kernels):
         first = operands[0]
         if not first.size:
             return first.copy()
-        lasts = tuple(last(each, axes, self.runtime) for each in operands)
+        lasts = tuple(self.last(each, axes) for each in operands)
         out = self.runtime.empty(lasts[0].shape, first.dtype)
         columns = math.prod(first.shape[each] for each in axes)
         self._run(family, out, (*lasts, *more), columns, len(operands), *arguments)
@@ -203,7 +180,7 @@ class Rows(Kernels):
         axes = tuple(range(len(x.shape))) if axis is None else axis
         shape, columns = reduced_shape(x.shape, axis, keepdims), math.prod(x.shape[each] for each in axes)
         out = self.runtime.empty(shape, x.dtype)
-        return self._run("logsumexp", out, (last(x, axes, self.runtime),), columns) if out.size else out
+        return self._run("logsumexp", out, (self.last(x, axes),), columns) if out.size else out
 
     # attention
 
@@ -215,9 +192,9 @@ class Rows(Kernels):
             return NotImplemented
         if not scores.size:
             return scores.copy()
-        x, columns, runtime = contiguous(scores, self.runtime), shape[-1], self.runtime
+        x, columns, runtime = self.contiguous(scores), shape[-1], self.runtime
         rows, out = x.size // columns, runtime.empty(shape, dtype)
-        launch = geometry.row_launch(rows, columns, name_of(dtype), 1, alignment(runtime, x))
+        launch = geometry.row_launch(rows, columns, name_of(dtype), 1, self.alignment(x))
         kind, read, facts = RESULT[name_of(mask.dtype if masked else dtype)], 0, [1, 1, 0, 0, 0]
         if masked:
             mask, facts, read = self._mask(mask, shape, launch.pack)
@@ -253,7 +230,7 @@ class Rows(Kernels):
     def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
         """Logits as rows of classes, class numbers to match, and the type of those."""
         axis = 1 if len(x.shape) > 1 else 0
-        return last(x, (axis,), self.runtime), contiguous(targets), INDEX[name_of(targets.dtype)]
+        return self.last(x, (axis,)), self.contiguous(targets), INDEX[name_of(targets.dtype)]
 
     @planned
     def _losses(self, x: Any, targets: Any, ignored: int, reduction: str) -> tuple[Any, Any]:
@@ -261,8 +238,8 @@ class Rows(Kernels):
         (rows, numbers, index), mean = self._classes(x, targets), reduction == "mean"
         dtype, columns, runtime = rows.dtype, rows.shape[-1], self.runtime
         losses = runtime.empty(targets.shape, dtype) if reduction == "none" else 0
-        count, total = rows.size // columns, wide(self.xp, dtype)
-        launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, rows), peel=True)
+        count, total = rows.size // columns, self.wide(dtype)
+        launch = geometry.row_launch(count, columns, name_of(dtype), 1, self.alignment(rows), peel=True)
         grid = min(launch.grid[0], MOST_PARTS), 1
         out, partial = runtime.empty((), dtype), runtime.empty((2 * grid[0],), total)
         statistics = runtime.empty((2 * count + 1,), total)
@@ -295,8 +272,8 @@ class Rows(Kernels):
     def _losses_gradient(self, g: Any, x: Any, targets: Any, statistics: Any, ignored: int, mean: bool) -> Any:
         rows, numbers, index = self._classes(x, targets)
         runtime, columns, dtype = self.runtime, rows.shape[-1], x.dtype
-        g, out, count = contiguous(g, runtime), runtime.empty(rows.shape, dtype), rows.size // columns
-        launch = geometry.row_launch(count, columns, name_of(dtype), 1, alignment(runtime, out, rows), peel=True)
+        g, out, count = self.contiguous(g), runtime.empty(rows.shape, dtype), rows.size // columns
+        launch = geometry.row_launch(count, columns, name_of(dtype), 1, self.alignment(out, rows), peel=True)
         values = out, g, statistics, rows, numbers, int(g.size > 1), int(mean), ignored, count, columns
         self.run("cross_entropy_gradient", launch, (element(rows), index), *values)
         return self._back(out, (1 if len(x.shape) > 1 else 0,))
@@ -343,7 +320,7 @@ class Rows(Kernels):
     def _weight(self, weight: Any, neutral: int, x: Any, axis: Shape) -> Any:
         """Contiguous, of the shape of the normalised axes; a null pointer for the number that changes nothing."""
         shape = tuple(x.shape[each] for each in axis)
-        return neutral_or_array(self.xp, self.runtime, weight, neutral, shape, x.dtype)
+        return self.neutral_or_array(weight, neutral, shape, x.dtype)
 
     @planned
     def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
@@ -351,13 +328,13 @@ class Rows(Kernels):
         shape = tuple(x.shape[each] for each in axis)
         if not x.size:
             return self.xp.zeros(shape, dtype=x.dtype), None
-        g, rows = last(g, axis, self.runtime), last(x, axis, self.runtime)
+        g, rows = self.last(g, axis), self.last(x, axis)
         columns, runtime, sums = math.prod(shape), self.runtime, 2 if centered == "true" else 1
-        start = alignment(runtime, g, rows)
+        start = self.alignment(g, rows)
         launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
-        partial = runtime.empty((sums, launch.grid[0], columns), wide(self.xp, x.dtype))
+        partial = runtime.empty((sums, launch.grid[0], columns), self.wide(x.dtype))
         given = partial, g, rows, eps, x.size // columns, columns
         self.run("norm_weight_gradient", launch, (element(x), centered), *given)
         of = Channels(False, launch.grid[0], columns, sums)
-        found = self.reductions.channels(partial, of, x.dtype, whole=True).reshape(sums, *shape)
+        found = self.channels(partial, of, x.dtype, whole=True).reshape(sums, *shape)
         return found[0], found[1].reshape(columns) if sums == 2 else None

@@ -9,7 +9,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import Steps
-from micrograd_cuda.operands import Kernels, alignment, contiguous, launched, name_of, planned_of_elements
+from micrograd_cuda.operands import Kernels, launched, name_of, planned_of_elements
 
 MOST_READ: Final = 1024
 """Elements that the gradient of one may look at: of larger windows that overlap, patches are read less often."""
@@ -83,6 +83,6 @@ class Windows(Kernels):
         out = self.runtime.empty(made, dtype)
         if not out.size:
             return out
-        given = tuple(contiguous(x, self.runtime) if hasattr(x, "shape") else x for x in given)
-        start = alignment(self.runtime, out, *(x for x in given if hasattr(x, "shape")))
+        given = tuple(self.contiguous(x) if hasattr(x, "shape") else x for x in given)
+        start = self.alignment(out, *(x for x in given if hasattr(x, "shape")))
         return launched(self.runtime, geometry.windows(family, kind, name_of(dtype), start, made, *facts), out, *given)
