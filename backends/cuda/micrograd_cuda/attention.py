@@ -30,7 +30,7 @@ SHAPES: Final[dict[tuple[str, int], tuple[int, ...]]] = {
 MASKED: Final = (8, 1, 32)
 """Warps, tiles and columns where there is a mask, which takes registers."""
 SMALL: Final = (4, 1, 32)
-"""Warps, tiles and columns of gradients of more features where a block has less shared memory than on an H100: it takes 70 KB."""
+"""Those of gradients of more features where a block has less shared memory than on an H100: it takes 70 KB."""
 
 
 class Attention(Kernels):

@@ -9,7 +9,7 @@ import ctypes
 from typing import Any, ClassVar, Final, NamedTuple
 
 from micrograd_cuda.gemm import TYPE, Operand, Product
-from micrograd_cuda.library import Library
+from micrograd_cuda.library import Library, one_and_zero
 
 TYPES: Final = ("float16", "bfloat16", "float32")
 """Of which cuBLASLt adds a bias; of float64 and complex numbers it does not."""
@@ -38,21 +38,17 @@ class Plan(NamedTuple):
 
     description: ctypes.c_void_p
     matrices: tuple[ctypes.c_void_p, ...]  # A, B, and the result
-    found: Found
-    algorithm: Any  # in it, as an argument
+    algorithm: Any  # as an argument, which keeps alive what it is in
     workspace: int
 
 
 class BiasedProducts(Library):
     """cuBLASLt on one device, beside cuBLAS of that version, which has loaded it."""
 
-    _known: ClassVar[dict[Any, Any]] = {}
-
     def __init__(self, version: int, device: int) -> None:
         library = ctypes.CDLL(f"libcublasLt.so.{version // 10000}")
         super().__init__(library, "cublasLtCreate")
-        self._factors = (ctypes.c_float * 2)(1, 0)
-        self._one, self._zero = ctypes.byref(self._factors), ctypes.byref(self._factors, 4)
+        self._one, self._zero, _ = one_and_zero("float32")
         # With the types told, numbers are handed on as they are.
         self._multiply, self._describe = library.cublasLtMatmul, library.cublasLtMatmulDescSetAttribute
         self._multiply.argtypes = [*[ctypes.c_void_p] * 14, ctypes.c_size_t, ctypes.c_void_p]
@@ -61,9 +57,8 @@ class BiasedProducts(Library):
         self._bias_at = ctypes.byref(self._bias)
 
     def _set(self, kind: str, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
-        self._call(
-            f"cublasLt{kind}SetAttribute", of, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))
-        )
+        size = ctypes.c_size_t(ctypes.sizeof(value))
+        self._call(f"cublasLt{kind}SetAttribute", of, attribute, ctypes.byref(value), size)
 
     def plan(self, call: Product, dtype: str, compute: int, addresses: tuple[int, int, int, int]) -> Plan | None:
         """For matrices, bias and result that lie as these do; ``None`` where there is no algorithm.
@@ -102,7 +97,7 @@ class BiasedProducts(Library):
             self._call("cublasLtMatmulPreferenceDestroy", wanted)
         if not count.value or found.state:
             return None
-        return Plan(description, (a, b, to), found, ctypes.byref(found.algorithm), found.workspace)
+        return Plan(description, (a, b, to), ctypes.byref(found.algorithm), found.workspace)
 
     def run(self, plan: Plan, addresses: tuple[int, ...], workspace: int, stream: int) -> bool:
         """The product and its bias, on a stream; False where that was refused."""

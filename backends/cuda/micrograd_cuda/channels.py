@@ -39,13 +39,12 @@ class Norms(Reductions):
         axes = (0, *range(2, len(x.shape)))
         return axes, self._channels(x, axes)
 
-    def _launch(self, of: Channels, *arrays: Any) -> tuple[Pieces, tuple[int, int, int, int]]:
-        """The launch over arrays that lie alike, and what all its kernels are told."""
-        launch = geometry.channel_launch(of, arrays[0].dtype.itemsize, self.alignment(*arrays))
-        return launch, (of.rows, of.columns, launch.run, launch.piece)
+    def _launch(self, of: Channels, *arrays: Any) -> Pieces:
+        """The launch over arrays that lie alike."""
+        return geometry.channel_launch(of, arrays[0].dtype.itemsize, self.alignment(*arrays))
 
     def _run(self, family: str, of: Channels, launch: Pieces, x: Any, *arguments: Any) -> None:
-        self.run(family, launch, (element(x), str(of.planes).lower()), *arguments)
+        self.run(family, launch, (element(x), str(of.planes).lower()), *arguments, *launch.numbers)
 
     def _moments(self, x: Any, axes: Shape, of: Channels) -> Any:
         """(2, channels): means, and sums of squares of what deviates; kept for whoever asks next."""
@@ -59,9 +58,9 @@ class Norms(Reductions):
     @planned
     def _taken_moments(self, x: Any, of: Channels) -> Any:
         given, dtype = self.contiguous(x), self.wide(x.dtype)
-        launch, numbers = self._launch(of, given)
+        launch = self._launch(of, given)
         partial = self.runtime.empty((launch.parts, 2, of.number), dtype)
-        self._run("channel_moments", of, launch, given, partial, given, *numbers)
+        self._run("channel_moments", of, launch, given, partial, given)
         if launch.parts == 1:
             return partial[0]
         found = self.runtime.empty((2, of.number), dtype)
@@ -86,10 +85,10 @@ class Norms(Reductions):
     @planned
     def _taken_sums(self, g: Any, x: Any, moments: Any, of: Channels, eps: float) -> Any:
         cotangent, given, dtype = self.contiguous(g), self.contiguous(x), self.wide(x.dtype)
-        launch, numbers = self._launch(of, given, cotangent)
+        launch = self._launch(of, given, cotangent)
         partial = self.runtime.empty((2, launch.parts, of.number), dtype)
         known = moments[0], moments[1], 1 / of.length, eps
-        self._run("channel_sums", of, launch, given, partial, cotangent, given, *known, *numbers)
+        self._run("channel_sums", of, launch, given, partial, cotangent, given, *known)
         if launch.parts > 1:
             partial = self.channels(partial, Channels(False, launch.parts, of.number, 2), dtype, whole=True)
         return partial.reshape(2, of.number)
@@ -105,21 +104,16 @@ class Norms(Reductions):
     # forward
 
     @planned
-    def _norm(self, x: Any, of: Channels, moments: Any, eps: float, weight: Any, bias: Any) -> Any:
-        return self._normed(x, of, moments[0], moments[1], 1 / of.length, eps, weight, bias)
-
-    @planned
-    def _norm_by(self, x: Any, of: Channels, mean: Any, var: Any, eps: float, weight: Any, bias: Any) -> Any:
-        means, squares = (self._parameter(each, math.nan, of.columns, self.wide(x.dtype)) for each in (mean, var))
-        return self._normed(x, of, means, squares, 1.0, eps, weight, bias)
-
-    def _normed(
-        self, x: Any, of: Channels, means: Any, squares: Any, share: float, eps: float, weight: Any, bias: Any
-    ) -> Any:
+    def _norm(self, x: Any, of: Channels, mean: Any, var: Any, eps: float, weight: Any, bias: Any) -> Any:
+        """By given statistics, or without `var` by moments."""
+        if var is None:
+            share, means, squares = 1 / of.length, mean[0], mean[1]
+        else:
+            share, wide = 1.0, self.wide(x.dtype)
+            means, squares = (self._parameter(each, math.nan, of.columns, wide) for each in (mean, var))
         parameters = tuple(self._parameter(*each, of.columns, x.dtype) for each in ((weight, 1), (bias, 0)))
         given, out = self.contiguous(x), self.runtime.empty(x.shape, x.dtype)
-        launch, numbers = self._launch(of, given)
-        self._run("channel_norm", of, launch, x, out, given, means, squares, *parameters, share, eps, *numbers)
+        self._run("channel_norm", of, self._launch(of, given), x, out, given, means, squares, *parameters, share, eps)
         return out
 
     @of_elements
@@ -128,7 +122,7 @@ class Norms(Reductions):
         of = self._channels(x, axis)
         if of is None:
             return self.before["standardize"](x, axis=axis, eps=eps)
-        return self._norm(x, of, self._moments(x, axis, of), eps, 1.0, 0.0)
+        return self._norm(x, of, self._moments(x, axis, of), None, eps, 1.0, 0.0)
 
     @of_elements
     def batch_norm(self, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float) -> Any:
@@ -137,8 +131,8 @@ class Norms(Reductions):
         if of is None:
             return NotImplemented
         if training:
-            return self._norm(x, of, self._moments(x, axes, of), eps, weight, bias)
-        return self._norm_by(x, of, mean, var, eps, weight, bias)
+            return self._norm(x, of, self._moments(x, axes, of), None, eps, weight, bias)
+        return self._norm(x, of, mean, var, eps, weight, bias)
 
     # gradients
 
@@ -150,9 +144,9 @@ class Norms(Reductions):
         weight = self._parameter(weight, 1, of.columns, x.dtype)
         cotangent, given = self.contiguous(g), self.contiguous(x)
         out = self.runtime.empty(x.shape, x.dtype)
-        launch, numbers = self._launch(of, given, cotangent)
+        launch = self._launch(of, given, cotangent)
         arguments = out, cotangent, given, moments[0], moments[1], sums[0], sums[1], weight, 1 / of.length, eps
-        self._run("channel_norm_gradient", of, launch, x, *arguments, *numbers)
+        self._run("channel_norm_gradient", of, launch, x, *arguments)
         return out
 
     @of_elements

@@ -12,7 +12,7 @@ import os
 from typing import Any, ClassVar, Final, NamedTuple
 
 from micrograd_core.layout import Shape
-from micrograd_cuda.library import Library
+from micrograd_cuda.library import Library, one_and_zero
 
 SWITCH: Final = "MICROGRAD_CUDA_CUDNN"
 """The environment variable that, at 0, leaves all convolutions to patches. Read at a device's first convolution."""
@@ -81,19 +81,14 @@ class Plan(NamedTuple):
     """One convolution, as cuDNN is told of it."""
 
     made: str
-    first: ctypes.c_void_p  # descriptors
-    second: ctypes.c_void_p
-    windows: ctypes.c_void_p
-    result: ctypes.c_void_p
+    told: tuple[ctypes.c_void_p, ...]  # descriptors of both operands, the windows and the result
     algorithm: int
     workspace: int
-    factors: Any  # 1 and 0, of the product and of what was there before
+    wide: str  # the dtype in which sums are
 
 
 class CuDNN(Library):
     """cuDNN on one device, which is the current one."""
-
-    _known: ClassVar[dict[Any, Any]] = {}
 
     def __init__(self, device: int) -> None:
         self.runs = 0
@@ -134,43 +129,40 @@ class CuDNN(Library):
             "BackwardData": (weight, result, windows, image),
             "BackwardFilter": (image, result, windows, weight),
         }[call.made]
-        factors = ((ctypes.c_double if wide == "float64" else ctypes.c_float) * 2)(1, 0)
         for found in self._found(call, windows, told):
             size = ctypes.c_size_t()
             name = f"cudnnGetConvolution{call.made}WorkspaceSize"
             refused = getattr(self._library, name)(self._handle, *told, found, ctypes.byref(size))
             if not refused and size.value <= WORKSPACE:
-                return Plan(call.made, *told, found, size.value, factors)
+                return Plan(call.made, told, found, size.value, wide)
         return None
 
     def _found(self, call: Convolved, windows: ctypes.c_void_p, told: tuple[ctypes.c_void_p, ...]) -> Any:
         """Algorithms, the one that should be fastest first; meanwhile `windows` has the kind of factors for each."""
         count, most = ctypes.c_int(), ctypes.c_int()
         self._call("cudnnSetConvolutionMathType", windows, call.math)
-        self._call(f"cudnnGetConvolution{call.made}AlgorithmMaxCount", self._handle, ctypes.byref(most))
+        get = f"cudnnGetConvolution{call.made}Algorithm"
+        self._call(f"{get}MaxCount", self._handle, ctypes.byref(most))
         results = (Found * most.value)()
-        self._call(
-            f"cudnnGetConvolution{call.made}Algorithm_v7", self._handle, *told, most, ctypes.byref(count), results
-        )
+        self._call(f"{get}_v7", self._handle, *told, most, ctypes.byref(count), results)
         for each in results[: count.value]:
             wanted = each.algorithm in ALGORITHMS[call.made] and each.determinism == DETERMINISTIC
             if wanted and not each.status and each.math != CONVERTING:
                 # The algorithm that is found for one kind of factors is run with it, but never with a coarser one.
-                self._call(
-                    "cudnnSetConvolutionMathType", windows, call.math if call.math == NO_TENSOR_CORES else each.math
-                )
+                kind = call.math if call.math == NO_TENSOR_CORES else each.math
+                self._call("cudnnSetConvolutionMathType", windows, kind)
                 yield each.algorithm
 
     def run(self, plan: Plan, addresses: tuple[int, ...], workspace: int, stream: int) -> bool:
         """The convolution, on a stream; False where that was refused. `addresses` are multiples of 16."""
-        pointer, (first, second, result) = ctypes.c_void_p, addresses
-        one, zero = ctypes.byref(plan.factors), ctypes.byref(plan.factors, ctypes.sizeof(plan.factors) // 2)
+        (x, y, windows, to), (one, zero, _) = plan.told, one_and_zero(plan.wide)
+        first, second, result, place = map(ctypes.c_void_p, (*addresses, workspace))
         with self._lock:  # the handle has one stream at a time, and calls leave the interpreter's lock
-            refused = self._library.cudnnSetStream(self._handle, pointer(stream)) or getattr(
+            refused = self._library.cudnnSetStream(self._handle, ctypes.c_void_p(stream)) or getattr(
                 self._library, f"cudnnConvolution{plan.made}"
             )(
-                self._handle, one, plan.first, pointer(first), plan.second, pointer(second), plan.windows,
-                plan.algorithm, pointer(workspace), ctypes.c_size_t(plan.workspace), zero, plan.result, pointer(result),
+                self._handle, one, x, first, y, second, windows,
+                plan.algorithm, place, ctypes.c_size_t(plan.workspace), zero, to, result,
             )  # fmt: skip
             self.runs += not refused
         return not refused

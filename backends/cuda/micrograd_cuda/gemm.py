@@ -82,19 +82,19 @@ def calls(lengths: Shape) -> int:
     return math.prod(lengths) // max(lengths)
 
 
-def to_copy(batch: Shape, matrices: tuple[Shape, Shape], strides: tuple[Shape, Shape]) -> int | None:
+def to_copy(batch: Shape, lengths: Shape, matrices: tuple[Shape, Shape], strides: Sequence[Shape]) -> int | None:
     """The operand that is better copied than multiplied in several calls, as its axes do not continue each other.
 
     Heads of attention are such: (batch, heads, positions, features) of memory in which positions come before heads.
+    `lengths` are those of the batch, collapsed.
     """
     packed, parted = [], []
     for position, (each, stride) in enumerate(zip(matrices, strides, strict=True)):
         dense = tuple(math.prod(each[axis + 1 :]) for axis in range(len(each) - 2))
         packed.append(broadcast_strides(Place(each[:-2], dense, 16), batch))
-        if len(collapse(each[:-2], (stride,))[0]) > 1:
+        if len(collapse(each[:-2], (stride[:-2],))[0]) > 1:
             parted.append(position)
-    own = tuple(broadcast_strides(Place(n[:-2], s, 16), batch) for n, s in zip(matrices, strides, strict=True))
-    fewer = calls(collapse(batch, own)[0]) - calls(collapse(batch, tuple(packed))[0])
+    fewer = calls(lengths) - calls(collapse(batch, tuple(packed))[0])
     return parted[0] if parted and sum(math.prod(matrices[each]) for each in parted) < fewer * COPIED else None
 
 
@@ -141,7 +141,7 @@ def product(x: Place, y: Place) -> Product | int | None:
     rows, inner, columns = left[-2], left[-1], right[-1]
     if max(rows, inner, columns, found[0][1], found[1][1], *lengths) > MOST:
         return None
-    if len(lengths) > 1 and (copied := to_copy(batch, (left, right), (strides[0][:-2], strides[1][:-2]))) is not None:
+    if len(lengths) > 1 and (copied := to_copy(batch, lengths, (left, right), strides)) is not None:
         return copied
     transposed, leading = found[0]
     if len(lengths) == 1 and steps == ((rows * leading,), (0,)) and not transposed and rows * lengths[0] <= MOST:

@@ -201,31 +201,29 @@ def placed(
     return Launch(unit, packs, kind, [packs, *(each[k] for k in range(5) for each in axes)], shape)
 
 
-class RowLaunch(NamedTuple):
-    """How rows are shared out: `group` threads per row, each with `items` packs of `pack` elements in registers."""
+class Pieces(NamedTuple):
+    """How rows are shared out, `group` threads for each; or what is reduced: a block, or a group, takes a piece."""
 
-    group: int
-    items: int  # 0: the row is too long, and read again for each pass
+    arguments: tuple[str, ...]  # of the templates, after those of their own
     pack: int
-    block: int
     grid: tuple[int, int]
-    peeled: bool = False  # a row starts anywhere: what is outside of its whole packs goes element by element
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """Of the templates of ``rows.cuh``, after those of their own."""
-        return (*map(str, (self.group, self.items, self.pack)), *(["true"] if self.peeled else []))
+    block: int = BLOCK
+    group: int = 1
+    items: int = 0  # packs of a thread in registers; 0: the row is too long, and read again for each pass
+    piece: int = 0  # rows of a band, packs of a channel's part, or columns
+    parts: int = 1  # how many partial results there are of each
+    numbers: tuple[int, ...] = ()  # that kernels of channels are told
 
 
 @lru_cache(maxsize=4096)
 def row_launch(
     rows: int, columns: int, dtype: str, operands: int, alignment: int, each: int = 1, *, peel: bool = False
-) -> RowLaunch:
+) -> Pieces:
     """The launch for functions of whole rows of `operands` contiguous (rows, columns) matrices.
 
     As few threads per row as keep at most 4 packs each, so that there is little to reduce; at most 32 elements of all
     operands in registers per thread, where more would spill. Each group of threads takes about `each` rows. With `peel`
-    rows of any length go in whole packs, if they are long enough that the ends are few.
+    rows of any length go in whole packs, if they are long enough that the ends, which go by elements, are few.
     """
     itemsize = ITEMSIZE[dtype]
     pack, whole = power_of_two(columns, max(alignment // itemsize, 1)), 16 // itemsize
@@ -241,7 +239,8 @@ def row_launch(
     if items * pack * operands > 32:
         items = 0
     block = max(group, 128)
-    return RowLaunch(group, items, pack, block, (blocks(ceil_div(rows, each) * group, block), 1), peeled)
+    arguments = (*map(str, (group, items, pack)), *(["true"] if peeled else []))
+    return Pieces(arguments, pack, (blocks(ceil_div(rows, each) * group, block), 1), block, group, items)
 
 
 FILLED: Final = 2**17
@@ -252,7 +251,7 @@ FEWEST: Final = 4
 
 
 @lru_cache(maxsize=4096)
-def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: int) -> RowLaunch:
+def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: int) -> Pieces:
     """The launch that adds up functions of the rows of two matrices, as one row for each block, of `sums` sums.
 
     Blocks as many as are under way at once, as far as there are rows: more would be more to add up in the end, fewer
@@ -263,20 +262,8 @@ def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: i
     return row_launch(rows, columns, dtype, 2 + sums, alignment, each)
 
 
-class Pieces(NamedTuple):
-    """How a reduction is shared out along what is reduced: each block, or group of threads, takes a piece of it."""
-
-    arguments: tuple[str, ...]  # of the templates, after those of their own
-    pack: int
-    grid: tuple[int, int]
-    piece: int  # rows of a band, packs of a channel's part, or columns
-    parts: int  # how many partial results there are of each
-    block: int = BLOCK
-    run: int = 1  # of planes in packs, or batches
-
-
 @lru_cache(maxsize=4096)
-def instance(family: str, launch: RowLaunch | Pieces, *arguments: str) -> Unit:
+def instance(family: str, launch: Pieces, *arguments: str) -> Unit:
     """The instance of a template; `arguments` are those before the launch's."""
     return Unit(family, (*arguments, *launch.arguments), launch.block)
 
@@ -296,7 +283,7 @@ def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whol
     most = 1 if whole else max(1, min(ceil_div(2048, across), columns // (group * pack * 16), 1024))
     piece = ceil_div(ceil_div(columns, most), group * pack) * group * pack
     grid = blocks(rows * group, block), ceil_div(columns, piece)
-    return Pieces((str(group), str(pack)), pack, grid, piece, grid[1], block)
+    return Pieces((str(group), str(pack)), pack, grid, block, piece=piece, parts=grid[1])
 
 
 POOLED: Final = ((2, 2), (3, 2), (3, 1))
@@ -395,8 +382,8 @@ def channel_launch(of: Channels, itemsize: int, alignment: int, least: int = 128
         most = ceil_div(length, least)
     piece = ceil_div(length, max(1, min(most, ceil_div(2048, across * batches))))
     parts = ceil_div(length, piece)
-    index = counter(of.number * of.length)
-    return Pieces((index, str(pack)), pack, (across, parts * batches), piece, parts, block, run)
+    arguments, numbers = (counter(of.number * of.length), str(pack)), (of.rows, of.columns, run, piece)
+    return Pieces(arguments, pack, (across, parts * batches), block, piece=piece, parts=parts, numbers=numbers)
 
 
 def segment(count: int) -> int:

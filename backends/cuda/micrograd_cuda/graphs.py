@@ -103,10 +103,8 @@ class Graphs:
         """What `run` launches for inputs, as a graph that writes to outputs."""
         cuda = self.cupy.cuda
         if self._pool is None:
-            self._workspace, self._stream = (
-                self.cupy.ndarray(CapturedProducts.WORKSPACE, "uint8"),
-                cuda.Stream(non_blocking=True),
-            )
+            self._workspace = self.cupy.ndarray(CapturedProducts.WORKSPACE, "uint8")
+            self._stream = cuda.Stream(non_blocking=True)
             pool, most = cuda.MemoryPool(self._chunk), os.environ.get(GRAPHS, "1")
             if most.endswith("%"):
                 pool.set_limit(fraction=float(most[:-1]) / 100)

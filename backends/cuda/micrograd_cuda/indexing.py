@@ -10,7 +10,7 @@ from typing import Any
 
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernels, is_number, launched, name_of, of_elements, place
+from micrograd_cuda.operands import Kernels, element, is_number, launched, name_of, of_elements, place
 from micrograd_cuda.plans import planned
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -29,8 +29,7 @@ class Indexing(Kernels):
             weight, indices = self.contiguous(weight), self.contiguous(indices)
             start = self.alignment(weight)
             pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
-            element, index = ELEMENT[name_of(dtype)], INDEX[name_of(indices.dtype)]
-            unit = Unit("gather", (element, index, str(pack)))
+            unit = Unit("gather", (element(weight), INDEX[name_of(indices.dtype)], str(pack)))
             self.launch(unit, out.size // pack, out, weight, indices, indices.size, rows, columns)
         return out
 
@@ -100,13 +99,13 @@ class Indexing(Kernels):
         out = runtime.empty(shape, dtype)
         start = self.alignment(values, *(() if base is None else (base,)))
         pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
-        element, segment = ELEMENT[name_of(dtype)], geometry.segment(count)
+        kind, segment = element(values), geometry.segment(count)
         partial: Any = 0
         if count >= 2 * segment:
             segments = count // segment
             partial = runtime.empty((segments, columns), self.wide(dtype))
-            unit = Unit("add_segments", (element, key, str(pack)))
+            unit = Unit("add_segments", (kind, key, str(pack)))
             self.launch(unit, partial.size // pack, partial, values, keys, order, segments, segment, columns)
-        unit, operands = Unit("sorted_add", (element, str(pack))), (0 if base is None else base, values, order, first)
+        unit, operands = Unit("sorted_add", (kind, str(pack))), (0 if base is None else base, values, order, first)
         self.launch(unit, out.size // pack, out, *operands, partial, segment, rows, columns)
         return out

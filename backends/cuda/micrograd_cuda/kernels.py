@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
 from micrograd_core.adapters.array_api import adjustments
@@ -18,14 +19,16 @@ from micrograd_cuda.attention import Attention
 from micrograd_cuda.channels import Norms
 from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.indexing import Indexing
+from micrograd_cuda.namespace import Namespace
 from micrograd_cuda.operands import Kernel, Kernels, copied, is_number, name_of, place
-from micrograd_cuda.plans import Watched, planned
+from micrograd_cuda.plans import VIEWS, planned
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import Reductions, Rows
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, FUNCTORS, RESULT, Unit, operation_of, variant
 from micrograd_cuda.windows import Windows
 
+GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
 OWN: Final = {operation_of(functor): functor for functor in FUNCTORS}
 """Operation to its functor; and by such a name also those for one parameter or one dtype of an operation."""
 
@@ -39,32 +42,24 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     `Remembered.forget`.
     """
     elementwise = Elementwise(xp, runtime)
-    otherwise = adjustments(xp) | {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p)}
-    otherwise |= {"acosh": acosh(xp), "tanh": _refused}
+    otherwise = adjustments(xp) | {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p), "tanh": _refused}
     truth, found = xp.empty(0, dtype=xp.bool).dtype, dict[str, Kernel]()
     for name, functor in OWN.items():
         kind = FUNCTORS[functor]
         made = elementwise.unary if kind in ("UNARY", "PREDICATE") else elementwise.binary
         plain = otherwise.get(name, getattr(xp, name, _refused))
         found[name] = made(functor, plain, truth if kind in ("PREDICATE", "RELATION") else None)
-    found["nextafter"] = single_and_double(found["nextafter"])
-    found["pow"], found["astype"] = squared(found["square"], found["pow"]), elementwise.astype()
-    gelus = {"none": found["gelu"], "tanh": found["gelu_tanh"]}
-    slopes = {"none": found["gelu_gradient"], "tanh": found["gelu_tanh_gradient"]}
-    found["gelu"] = lambda x, *, approximate: gelus[approximate](x)
-    found["gelu_gradient"] = lambda g, x, *, approximate: slopes[approximate](g, x)
+    found["astype"] = elementwise.astype()
     double = xp.empty(0, dtype=xp.float64).dtype
     found |= {name: in_double(getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}
     found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
-    found["complex"] = complex_(xp)
-    copy = found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
-    # Methods, without what the namespace's functions of these names add to each call.
-    found["reshape"], found["permute_dims"] = reshape(copy), lambda x, *, axes: x.transpose(axes)
-    for kind in (Products, Reductions, Rows, Norms, Indexing, Windows, Convolution, Attention, Random, Updates):
+    found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
+    kinds = Special, Products, Reductions, Rows, Norms, Indexing, Windows, Convolution, Attention, Random, Updates
+    for kind in kinds:
         found |= kind(xp, runtime, found, precision).table()
     if runtime.plans is not None:
         runtime.plans.precision = precision
-        runtime.plans.kernels = lambda recorder: table(Watched(xp, recorder), recorder, precision)
+        runtime.plans.kernels = lambda recorder: table(Namespace(xp, recorder.watched, VIEWS), recorder, precision)
     return found
 
 
@@ -164,11 +159,6 @@ class Elementwise:
         return lambda x, *, dtype: cast(dtype)(x)
 
 
-def squared(square: Kernel, power: Kernel) -> Kernel:
-    """`power`; squares are common, and a multiplication each."""
-    return lambda x, n: square(x) if is_number(n) and n == 2 else power(x, n)
-
-
 IN_DOUBLE: Final = ("argmax", "argmin", "var", "std", "cumulative_sum", "cumulative_prod")
 """Functions that are CuPy's. In float32 it takes what is subnormal for 0."""
 
@@ -197,18 +187,6 @@ def of_truths(function: Kernel, not_equal: Kernel) -> Kernel:
 # Of complex numbers CuPy misses some of the standard's special cases.
 
 
-def complex_(xp: Any) -> Kernel:
-    """Part by part: arithmetic would spoil infinities and the sign of zero."""
-
-    def kernel(x: Any, y: Any) -> Any:
-        dtype = xp.result_type(*(each.dtype for each in (x, y) if not is_number(each)), xp.complex64)
-        out = xp.empty(broadcast_shapes("complex", getattr(x, "shape", ()), getattr(y, "shape", ())), dtype=dtype)
-        out.real, out.imag = x, y
-        return out
-
-    return kernel
-
-
 def infinite(xp: Any, logarithm: Kernel) -> Kernel:
     """A logarithm whose real part is infinite where one part of its operand is, even if the other is NaN."""
 
@@ -220,41 +198,56 @@ def infinite(xp: Any, logarithm: Kernel) -> Kernel:
     return kernel
 
 
-def acosh(xp: Any) -> Kernel:
-    """The namespace's, but for the angle of 0 + NaN j, which is known."""
+@lru_cache(maxsize=4096)
+def takes_a_copy(old: Shape, strides: Shape, new: Shape) -> bool:
+    """Whether strides of another shape do not walk elements in order."""
+    return Layout(old, strides).reshape(new) is None
 
-    def kernel(x: Any) -> Any:
-        out = xp.acosh(x)
+
+class Special(Kernels):
+    """What chooses between kernels by its operands, or does without the namespace's function of that name."""
+
+    def pow(self, x: Any, n: Any) -> Any:
+        """Squares are common, and a multiplication each."""
+        return self.before["square"](x) if is_number(n) and n == 2 else self.before["pow"](x, n)
+
+    def gelu(self, x: Any, *, approximate: str) -> Any:
+        """Exact, or with ``tanh``."""
+        return self.before[GELU[approximate]](x)
+
+    def gelu_gradient(self, g: Any, x: Any, *, approximate: str) -> Any:
+        """Exact, or with ``tanh``."""
+        return self.before[f"{GELU[approximate]}_gradient"](g, x)
+
+    def nextafter(self, x: Any, y: Any) -> Any:
+        """Of other dtypes the neighbours are further apart than those in the type that they are computed in."""
+        wide = name_of((y if is_number(x) else x).dtype) in ("float32", "float64")
+        return self.before["nextafter"](x, y) if wide else NotImplemented
+
+    def acosh(self, x: Any) -> Any:
+        """Also of 0 + NaN j, whose angle is known."""
+        out, xp = self.before["acosh"](x), self.xp
         if x.dtype.kind == "c":
             out.imag = xp.where((x.real == 0) & xp.isnan(x.imag), math.pi / 2, out.imag)
         return out
 
-    return kernel
+    def complex(self, x: Any, y: Any) -> Any:
+        """Part by part: arithmetic would spoil infinities and the sign of zero."""
+        xp = self.xp
+        dtype = xp.result_type(*(each.dtype for each in (x, y) if not is_number(each)), xp.complex64)
+        out = xp.empty(broadcast_shapes("complex", getattr(x, "shape", ()), getattr(y, "shape", ())), dtype=dtype)
+        out.real, out.imag = x, y
+        return out
 
-
-def single_and_double(kernel: Kernel) -> Kernel:
-    """Of the others the neighbours are further apart than those in the type that they are computed in."""
-
-    def chosen(x: Any, y: Any) -> Any:
-        dtype = y.dtype if is_number(x) else x.dtype
-        return kernel(x, y) if name_of(dtype) in ("float32", "float64") else NotImplemented
-
-    return chosen
-
-
-def reshape(copy: Kernel) -> Kernel:
-    """A view where strides allow it; else of a copy by an own kernel, not the array library's."""
-
-    @lru_cache(maxsize=4096)
-    def takes_a_copy(old: Shape, strides: Shape, new: Shape) -> bool:
-        return Layout(old, strides).reshape(new) is None
-
-    def kernel(x: Any, *, shape: Any) -> Any:
+    def reshape(self, x: Any, *, shape: Any) -> Any:
+        """A view where strides allow it; else of a copy by an own kernel, not the array library's."""
         if not x.flags.c_contiguous and takes_a_copy(x.shape, x.strides, shape):
-            x = copy(x)
+            x = self.before["copy"](x)
         return x.reshape(shape)
 
-    return kernel
+    def permute_dims(self, x: Any, *, axes: Shape) -> Any:
+        """A view."""
+        return x.transpose(axes)
 
 
 # ── products ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -312,10 +305,7 @@ PIECE: Final = 256 * 16  # elements per block
 
 def pieces(sizes: list[int]) -> list[int]:
     """Of each tensor the number of its first block, and how many there are."""
-    first = [0]
-    for size in sizes:
-        first.append(first[-1] + geometry.ceil_div(size, PIECE))
-    return first
+    return [*accumulate((geometry.ceil_div(size, PIECE) for size in sizes), initial=0)]
 
 
 def _padded(numbers: Iterable[int], length: int = MOST_TENSORS) -> list[int]:

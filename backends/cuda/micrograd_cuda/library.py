@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from functools import cache
 from typing import Any, ClassVar, Final, Self
 
 MOST_PLANS: Final = 8192
 """They are kept for good: what else is asked for has none."""
+
+
+@cache
+def one_and_zero(dtype: str) -> tuple[ctypes.c_void_p, ctypes.c_void_p, Any]:
+    """The factors of a product and of what was there before, in the type that it is added up in; and their memory."""
+    numbers = ((ctypes.c_double if dtype in ("float64", "complex128") else ctypes.c_float) * 4)(1)
+    at = ctypes.addressof(numbers)
+    return ctypes.c_void_p(at), ctypes.c_void_p(at + ctypes.sizeof(numbers) // 2), numbers
 
 
 class Library:
@@ -23,12 +32,13 @@ class Library:
     @classmethod
     def of(cls, *facts: Any) -> Self | None:
         """The only one with these arguments; ``None`` where the library is not to be had."""
-        if facts not in cls._known:
+        key = cls, *facts
+        if key not in cls._known:
             try:
-                cls._known[facts] = cls(*facts)
+                cls._known[key] = cls(*facts)
             except (OSError, RuntimeError, AttributeError):
-                cls._known[facts] = None
-        found: Self | None = cls._known[facts]
+                cls._known[key] = None
+        found: Self | None = cls._known[key]
         return found
 
     def _call(self, name: str, *arguments: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 MOVING: Final = frozenset(
@@ -13,21 +13,21 @@ MOVING: Final = frozenset(
 
 
 class Namespace:
-    """The namespace `xp`, whose functions compute in float32 what is bfloat16, and round once, at the end."""
+    """The namespace `xp`, of whose functions, but those that are `plain`, `wrapped` makes other ones."""
 
-    def __init__(self, xp: Any, narrow: Any) -> None:
-        self._xp, self._narrow = xp, narrow
+    def __init__(self, xp: Any, wrapped: Callable[[Any], Any], plain: Container[str] = MOVING) -> None:
+        self._xp, self._wrapped, self._plain = xp, wrapped, plain
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._xp, name)
-        if name not in MOVING and callable(found) and not isinstance(found, type):
-            found = widened(found, self._narrow, self._xp.float32)
+        if name not in self._plain and callable(found) and not isinstance(found, type):
+            found = self._wrapped(found)
         setattr(self, name, found)  # which is found at once from here on
         return found
 
 
 def widened(function: Callable[..., Any], narrow: Any, wide: Any) -> Callable[..., Any]:
-    """`function`, with operands and results of dtype `narrow` computed as `wide`."""
+    """`function`, with operands and results of dtype `narrow` computed as `wide`, and rounded once, at the end."""
 
     def call(*operands: Any, **params: Any) -> Any:
         if all(getattr(x, "dtype", None) != narrow for x in operands):

@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Callable, Container, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 from micrograd_core.adapters.compiled import Planned
@@ -184,10 +185,8 @@ class Group:
         made = [x for step in self.members for x in zip(step.outputs, step.types, strict=True)]
         dtypes, outputs = owner.backend.dtypes, owner.outputs
         self._made = [(outputs.get(n, -1), type.shape, dtypes[type.dtype.name]) for n, type in made]
-        sizes, first = [math.prod(step.nest.kept) for step in self.members], [0]
-        for size in sizes:
-            units = size if self.nest.reduced else ceil_div(size, self.width)
-            first.append(first[-1] + ceil_div(units * self.threads, BLOCK))
+        sizes, width = [math.prod(step.nest.kept) for step in self.members], 1 if self.nest.reduced else self.width
+        first = [*accumulate((ceil_div(ceil_div(size, width) * self.threads, BLOCK) for size in sizes), initial=0)]
         self._blocks, self._head = first[-1], [*first, *sizes]
         return [n for step in self.members for n in step.inputs], [n for n, _ in made]
 

@@ -10,7 +10,7 @@ from typing import Any
 from micrograd_core.compiler.program import operation
 from micrograd_core.layout import Shape
 from micrograd_core.support.signatures import Parameters
-from micrograd_cuda.geometry import Launch, Pieces, Place, RowLaunch, blocks, elementwise, instance, power_of_two
+from micrograd_cuda.geometry import Launch, Pieces, Place, blocks, elementwise, instance, power_of_two
 from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
@@ -36,7 +36,7 @@ class Kernels:
         self.single = xp.result_type(xp.float32)
         runtime.owners[type(self)] = self
 
-    def run(self, family: str, launch: RowLaunch | Pieces, own: tuple[str, ...], *arguments: Any) -> None:
+    def run(self, family: str, launch: Pieces, own: tuple[str, ...], *arguments: Any) -> None:
         """Launch the instance of a template; `own` are its arguments before those of the launch."""
         self.runtime.bind(instance(family, launch, *own))(launch.grid, arguments)
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from inspect import unwrap
 from typing import Any, Final
 
 from micrograd_core.layout import Shape
 from micrograd_core.support.signatures import Parameters
-from micrograd_cuda.gemm import Product
 
 MOST_PLANS: Final = 8192
 """Beyond that they are forgotten, all at once; and so are as many calls that were seen without one."""
@@ -80,9 +79,14 @@ class Plans:
         alike = len({*map(id, arrays)}) < len(arrays)  # which of them an address is of nobody could tell
         if not seen or alike or not self._lock.acquire(blocking=False):
             return method(owner, *operands, **params)
-        try:
-            result, plan = self._recorded(owner, method, operands, params)
+        try:  # by the method of an object of the same class that knows the recorder only
+            recorder = self._recorder = self._recorder or Recorder(self.runtime, self.kernels)
+            recorder.start(operands)
+            result = method(recorder.owners[type(owner)], *operands, **params)
+            plan = recorder.finished(result, lambda *operands: method(owner, *operands, **params))
         finally:
+            if self._recorder is not None:
+                self._recorder.start(())  # nothing is kept alive
             self._lock.release()
         if plan is None:
             self._seen[key] = False
@@ -93,22 +97,6 @@ class Plans:
             self._seen.pop(key, None)
         return result
 
-    def _recorded(
-        self, owner: Any, method: Any, operands: tuple[Any, ...], params: dict[str, Any]
-    ) -> tuple[Any, Callable[..., Any] | None]:
-        """The result and the plan, by the method of an object of the same class that knows the recorder only."""
-        if self._recorder is None:
-            recorder = Recorder(self.runtime)
-            self.kernels(recorder)
-            self._recorder = recorder
-        recorder = self._recorder
-        recorder.start(operands)
-        try:
-            result = method(recorder.owners[type(owner)], *operands, **params)
-            return result, recorder.finished(result, lambda *operands: method(owner, *operands, **params))
-        finally:
-            recorder.start(())  # nothing is kept alive
-
 
 class Recorder:
     """A runtime that does what it is asked for, and notes it: as lines of a function of ``x0``, ``x1``."""
@@ -116,24 +104,22 @@ class Recorder:
     plans = None
     remembered = None  # it is of arrays, not of how they lie
 
-    def __init__(self, runtime: Any) -> None:
-        self._runtime, self.array = runtime, runtime.array
+    def __init__(self, runtime: Any, kernels: Callable[[Recorder], Any]) -> None:
+        self._runtime, self.array, self.capability = runtime, runtime.array, runtime.capability
         self.address, self.struct, self.view = runtime.address, runtime.struct, runtime.view
-        self.capability = runtime.capability
+        products = runtime.gemm, runtime.biased_gemm, runtime.convolve
+        self.gemm, self.biased_gemm, self.convolve = (partial(self._noted, each) for each in products)
         self.owners: dict[type, Any] = {}
         self.start(())
+        kernels(self)
 
     def start(self, operands: Sequence[Any]) -> None:
         """Of a call: nothing is noted yet."""
-        self.fit, self._count = True, len(operands)
+        self.fit, self._given = True, ", ".join(f"x{i}" for i in range(len(operands)))
         self._arrays = [(f"x{i}", x) for i, x in enumerate(operands) if x.__class__ is self.array]
         self._lines: list[str] = []
         self._shapes: dict[str, str] = {}  # of arrays made here, under which name they are known
-        self._known: dict[str, Any] = {
-            "empty": self._runtime.empty,
-            "address": self.address,
-            "view": self._runtime.view,
-        }
+        self._known: dict[str, Any] = {"empty": self._runtime.empty, "address": self.address, "view": self.view}
 
     def _constant(self, x: Any) -> str:
         if x.__class__ is int:
@@ -147,12 +133,11 @@ class Recorder:
         for name, known in self._arrays:
             if known is x:
                 return name, 0
-        at = self.address(x)
-        found = [
-            (name, at - self.address(known))
-            for name, known in self._arrays
-            if x.size and within(at, known, self.address)
-        ]
+        at, found = self.address(x), list[tuple[str, int]]()
+        for name, known in self._arrays:
+            first, last = span(known, self.address)
+            if x.size and first <= at < last:  # among its elements, or between them
+                found.append((name, at - self.address(known)))
         if len(found) != 1:
             self.fit = False
             return "x0", 0
@@ -199,30 +184,27 @@ class Recorder:
         self._lines.append(f"{name} = counter()")
         return made
 
-    def gemm(self, call: Product, dtype: str, compute: int) -> Any:
-        """A product, noted."""
-        return self._noted(self._runtime.gemm(call, dtype, compute))
-
-    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Any:
-        """A product with a bias, noted; the library may refuse it."""
-        return self._noted(self._runtime.biased_gemm(call, dtype, compute), "if not {}: return plain({})")
-
-    def convolve(self, call: Any) -> Any:
-        """A convolution, noted; the library may refuse it."""
-        return self._noted(self._runtime.convolve(call), "if not {}: return plain({})")
-
-    def _noted(self, function: Any, line: str = "{}") -> Any:
-        """A function of arrays; where it may refuse, and does, all is decided again."""
+    def _noted(self, asked: Callable[..., Any], *call: Any) -> Any:
+        """A product or a convolution, as a function of arrays; where the library refuses it, all is decided again."""
+        function = asked(*call)
 
         def noted(*arrays: Any) -> Any:
             given = ", ".join(map(self._at, arrays))
-            operands = ", ".join(f"x{i}" for i in range(self._count))
-            self._lines.append(line.format(f"{self._constant(function)}({given})", operands))
+            self._lines.append(f"if {self._constant(function)}({given}) is False: return plain({self._given})")
             done = function(*arrays)
             self.fit &= done is not False
             return done
 
         return None if function is None else noted
+
+    def watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of the array library; whoever has it compute cannot be recorded."""
+
+        def unfit(*args: Any, **kwargs: Any) -> Any:
+            self.fit = False
+            return function(*args, **kwargs)
+
+        return unfit
 
     # the plan
 
@@ -234,9 +216,8 @@ class Recorder:
             results.append(self._result(x, results))
         if not self.fit:
             return None
-        operands = ", ".join(f"x{i}" for i in range(self._count))
         given = f"({', '.join(results)},)" if several else results[0]
-        text = "\n    ".join([f"def plan({operands}):", *self._lines, f"return {given}\n"])
+        text = "\n    ".join([f"def plan({self._given}):", *self._lines, f"return {given}\n"])
         known = {**self._known, "plain": plain}
         exec(text, known)
         return known["plan"]
@@ -267,27 +248,3 @@ def span(x: Any, address: Callable[[Any], int]) -> tuple[int, int]:
     if not x.size:
         return start, start
     return start + sum(min(r, 0) for r in reach), start + sum(max(r, 0) for r in reach) + int(x.dtype.itemsize)
-
-
-def within(at: int, x: Any, address: Callable[[Any], int]) -> bool:
-    """Whether an address is among those of the elements of an array, or between them."""
-    first, last = span(x, address)
-    return first <= at < last
-
-
-class Watched:
-    """The array library; whoever has it compute cannot be recorded."""
-
-    def __init__(self, xp: Any, recorder: Recorder) -> None:
-        self._xp, self._recorder = xp, recorder
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._xp, name)
-        if not callable(found) or isinstance(found, type) or name in VIEWS:
-            return found
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            self._recorder.fit = False
-            return found(*args, **kwargs)
-
-        return function

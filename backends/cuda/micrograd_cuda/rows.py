@@ -8,7 +8,16 @@ from typing import Any, Final
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import Channels
-from micrograd_cuda.operands import Kernels, copied, element, is_number, name_of, of_elements, planned_of_elements
+from micrograd_cuda.operands import (
+    Kernels,
+    copied,
+    element,
+    is_number,
+    name_of,
+    of_elements,
+    place,
+    planned_of_elements,
+)
 from micrograd_cuda.plans import planned
 from micrograd_cuda.units import ELEMENT, INDEX, RESULT
 
@@ -60,8 +69,7 @@ class Reductions(Kernels):
         several = launch.parts > 1
         found = self.runtime.empty((launch.parts, of.number), self.wide(dtype) if several else dtype)
         own = functor, element(x), element(found), str(of.planes).lower(), str(launch.block)
-        numbers = of.rows, of.columns, launch.run, launch.piece
-        self.run("reduce_channels", launch, own, found, x, 1.0 if several else divisor, *numbers)
+        self.run("reduce_channels", launch, own, found, x, 1.0 if several else divisor, *launch.numbers)
         return self.merged(found, dtype, functor, divisor)
 
     def merged(self, found: Any, dtype: Any, functor: str = "Sum", divisor: float = 1.0) -> Any:
@@ -94,8 +102,7 @@ class Reductions(Kernels):
         launch = geometry.channel_launch(Channels(False, rows, columns, 1), dtype.itemsize, start, FEW)
         total = self.wide(dtype) if launch.parts > 1 else dtype
         kept, to = empty(g.shape, dtype), empty((launch.parts, columns), total)
-        numbers = rows, columns, launch.run, launch.piece
-        self.run("relu_gradient_columns", launch, (element(g), element(to)), to, kept, g, out, *numbers)
+        self.run("relu_gradient_columns", launch, (element(g), element(to)), to, kept, g, out, *launch.numbers)
         return kept, to
 
     def rows(
@@ -209,9 +216,8 @@ class Rows(Reductions):
         mask = xp.broadcast_to(mask, (*mask.shape[:-1], columns))
         if columns > 1 and mask.strides[-1] != itemsize:
             mask = copied(runtime, mask)
-        strides = tuple(stride // itemsize for stride in mask.strides[:-1])
-        own = geometry.broadcast_strides(geometry.Place(mask.shape[:-1], strides, 16), shape[:-1])
-        lengths, (steps,) = geometry.collapse(shape[:-1], (own,))
+        own = geometry.broadcast_strides(place(runtime, mask), shape)
+        lengths, (steps,) = geometry.collapse(shape[:-1], (own[:-1],))
         if len(lengths) > 3:
             return self._mask(copied(runtime, xp.broadcast_to(mask, shape)), shape, pack)
         lengths, steps = (*lengths, 1, 1)[:3], (*steps, 0, 0)[:3]

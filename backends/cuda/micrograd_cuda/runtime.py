@@ -11,9 +11,9 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from weakref import ref
 
 from micrograd_core.layout import Shape
@@ -22,7 +22,7 @@ from micrograd_cuda.biased import TYPES, BiasedProducts
 from micrograd_cuda.cudnn import Convolved, CuDNN
 from micrograd_cuda.gemm import TYPE, Product
 from micrograd_cuda.geometry import ITEMSIZE
-from micrograd_cuda.library import Library
+from micrograd_cuda.library import Library, one_and_zero
 from micrograd_cuda.plans import Plans
 from micrograd_cuda.units import Unit, name_of_kernel, text
 
@@ -95,16 +95,14 @@ class CapturedProducts(Library):
     """cuBLAS for a stream that captures: CuPy's own module refuses to call it then. A handle for each device."""
 
     WORKSPACE: Final = 32 << 20  # bytes that cuBLAS recommends
-    _known: ClassVar[dict[Any, Any]] = {}
 
     def __init__(self, version: int, device: int) -> None:
         super().__init__(ctypes.CDLL(f"libcublas.so.{version // 10000}"), "cublasCreate_v2")  # CuPy has loaded it
         self.lock, self.handle = self._lock, self._handle.value or 0
         for name, types in CALLED.items():
             spelled = f"cublas{name[0].upper()}{name[1:]}"
-            getattr(self._library, spelled).argtypes = [
-                KINDS[each] for each in types
-            ]  # numbers are handed on as they are
+            # With the types told, numbers are handed on as they are.
+            getattr(self._library, spelled).argtypes = [KINDS[each] for each in types]
             setattr(self, name, partial(self._call, spelled))
 
     def use(self, stream: int, workspace: int, size: int) -> None:
@@ -122,16 +120,6 @@ CALLED: Final = {
     "setMathMode": "pi",
 }
 """Functions by the names that CuPy has for them, and the types of their arguments."""
-
-
-@cache
-def one_and_zero(dtype: str) -> tuple[int, int, Any]:
-    """Addresses of the factors of the product and of what was there before, in the type cuBLAS computes in."""
-    import numpy as np
-
-    numbers = np.array([1, 0], {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype))
-    address: int = numbers.ctypes.data
-    return address, address + numbers.itemsize, numbers  # which keeps them alive
 
 
 class CuPyRuntime:
@@ -238,7 +226,7 @@ class CuPyRuntime:
 
         On the current stream. With `call.batches` of 1 as plain products.
         """
-        one, zero, _ = one_and_zero(dtype)
+        one, zero = (factor.value for factor in one_and_zero(dtype)[:2])
         address, kind, a, b, itemsize = self.address, TYPE[dtype], call.first, call.second, ITEMSIZE[dtype]
         turned, other, (m, n, k) = int(a.transposed), int(b.transposed), call[:3]
         captured, cublas, handle_of = self._captured, self.cublas, self.cupy.cuda.device.get_cublas_handle

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import get_ident
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +24,7 @@ from micrograd_core.support.signatures import Parameters
 from micrograd_cuda import linalg, transfer
 from micrograd_cuda.graphs import GRAPHS, Graphed, Graphs
 from micrograd_cuda.kernels import table
-from micrograd_cuda.namespace import Namespace
+from micrograd_cuda.namespace import Namespace, widened
 from micrograd_cuda.nests import function
 from micrograd_cuda.plans import span
 from micrograd_cuda.runtime import CuPyRuntime
@@ -35,6 +36,8 @@ def asked_bytes(message: str) -> int | None:
     return int(found[1].replace(",", "")) if found else None
 
 
+PACKED: Final = Parameters(("*operands", "**params"), (), {})
+"""Of a kernel that is not written in Python, or packs its own."""
 MOST_HELD: Final = 256
 """Calls whose operands a stream of its own keeps before the streams around it are told to wait for them."""
 
@@ -69,7 +72,7 @@ class CUDABackend(ArrayAPIBackend):
             import ml_dtypes  # NumPy's dtype of that name, which CuPy takes
 
             dtypes["bfloat16"] = cupy.dtype(ml_dtypes.bfloat16)
-            xp = Namespace(xp, dtypes["bfloat16"])
+            xp = Namespace(xp, partial(widened, narrow=dtypes["bfloat16"], wide=xp.float32))
         except ImportError:
             pass
         own = table(xp, self.runtime, matmul_precision)
@@ -112,29 +115,17 @@ class CUDABackend(ArrayAPIBackend):
 
     def _worded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """`kernel`, and our words for a lack of memory."""
-        exhausted, holding = self.cupy.cuda.memory.OutOfMemoryError, self.holding
-        parameters = Parameters.of(kernel)
-        if parameters is not None:
-            known = {"_kernel": kernel, "_exhausted": exhausted, "_holding": holding, "_backend": self}
-            lines = (
-                f"try: _result = _kernel({parameters.given()})",
-                "except _exhausted as _error:",
-                f"    _result = _backend.with_less(_error, _kernel, {parameters.given()})",
-                f"if _holding: _backend.hold(({', '.join([*parameters.positional, ''])}))",
-                "return _result",
-            )
-            return parameters.function(lines, known)
-
-        def guarded(*operands: Any, **params: Any) -> Any:
-            try:
-                result = kernel(*operands, **params)
-            except exhausted as error:
-                result = self.with_less(error, kernel, *operands, **params)
-            if holding:
-                self.hold(operands)
-            return result
-
-        return guarded
+        parameters, exhausted = Parameters.of(kernel) or PACKED, self.cupy.cuda.memory.OutOfMemoryError
+        operands = ", ".join([*(x for x in parameters.positional if not x.startswith("**")), ""])
+        lines = (
+            f"try: _result = _kernel({parameters.given()})",
+            "except _exhausted as _error:",
+            f"    _result = _backend.with_less(_error, _kernel, {parameters.given()})",
+            f"if _holding: _backend.hold(({operands}))",
+            "return _result",
+        )
+        known = {"_kernel": kernel, "_exhausted": exhausted, "_holding": self.holding, "_backend": self}
+        return parameters.function(lines, known)
 
     def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """On this GPU, whichever is current; where there is one only, at no cost."""
@@ -207,11 +198,7 @@ class CUDABackend(ArrayAPIBackend):
             return False
         self.runtime.remembered.forget()
         overlaps = hasattr(values, "shape") and self.shares_memory(x, values)
-
-        def assigned(x: Any, values: Any) -> None:
-            put(self.xp, x, values.copy() if overlaps else values, key)
-
-        self.guarded(assigned)(x, values)
+        self.guarded(lambda x, values: put(self.xp, x, values.copy() if overlaps else values, key))(x, values)
         return True
 
     def memory(self) -> dict[str, int]:

@@ -81,8 +81,6 @@ class Windows(Kernels):
         """A result of the shape `made`, of arrays and numbers; `facts` are those that geometry asks for."""
         dtype = given[0].dtype
         out = self.runtime.empty(made, dtype)
-        if not out.size:
-            return out
         given = tuple(self.contiguous(x) if hasattr(x, "shape") else x for x in given)
         start = self.alignment(out, *(x for x in given if hasattr(x, "shape")))
         return launched(self.runtime, geometry.windows(family, kind, name_of(dtype), start, made, *facts), out, *given)

@@ -67,7 +67,7 @@ def test_convolutions_are_told_in_both_ways(
     there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not there:
-        monkeypatch.setattr(CuDNN, "_known", {(0,): None})
+        monkeypatch.setattr(CuDNN, "_known", {(CuDNN, 0): None})
     elif CuDNN.of(0) is None:
         pytest.skip("there is no cuDNN here")
     assert convolutions.main(["--small"]) == 0
