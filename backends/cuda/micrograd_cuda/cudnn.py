@@ -157,10 +157,9 @@ class CuDNN(Library):
         """The convolution, on a stream; False where that was refused. `addresses` are multiples of 16."""
         (x, y, windows, to), (one, zero, _) = plan.told, one_and_zero(plan.wide)
         first, second, result, place = map(ctypes.c_void_p, (*addresses, workspace))
+        convolve = getattr(self._library, f"cudnnConvolution{plan.made}")
         with self._lock:  # the handle has one stream at a time, and calls leave the interpreter's lock
-            refused = self._library.cudnnSetStream(self._handle, ctypes.c_void_p(stream)) or getattr(
-                self._library, f"cudnnConvolution{plan.made}"
-            )(
+            refused = self._library.cudnnSetStream(self._handle, ctypes.c_void_p(stream)) or convolve(
                 self._handle, one, x, first, y, second, windows,
                 plan.algorithm, place, ctypes.c_size_t(plan.workspace), zero, to, result,
             )  # fmt: skip

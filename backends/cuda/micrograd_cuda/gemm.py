@@ -70,13 +70,6 @@ def matrix(rows: int, columns: int, strides: Shape) -> tuple[bool, int] | None:
     return None
 
 
-def as_matrices(x: Shape, y: Shape) -> tuple[Shape, Shape, Shape]:
-    """Operands with vectors as a row and a column, and the shape of the result without those axes."""
-    left, right = ((1, *x) if len(x) == 1 else x), ((*y, 1) if len(y) == 1 else y)
-    batch = broadcast_shapes("matmul", left[:-2], right[:-2])
-    return left, right, (*batch, *(left[-2:-1] if len(x) > 1 else ()), *(right[-1:] if len(y) > 1 else ()))
-
-
 def calls(lengths: Shape) -> int:
     """How many it takes, with the longest of the axes as a batch."""
     return math.prod(lengths) // max(lengths)
@@ -118,15 +111,13 @@ def product(x: Place, y: Place) -> Product | int | None:
     """
     if not x.shape or not y.shape or x.shape[-1] != y.shape[-2 if len(y.shape) > 1 else 0]:
         raise ValueError(f"matmul: shapes {x.shape} and {y.shape} do not fit")
-    left, right, shape = as_matrices(x.shape, y.shape)
+    left = x.shape if len(x.shape) > 1 else (1, *x.shape)  # vectors are a row and a column, which the result has not
+    right = y.shape if len(y.shape) > 1 else (*y.shape, 1)
+    batch = broadcast_shapes("matmul", left[:-2], right[:-2])
+    shape = (*batch, *(left[-2:-1] if len(x.shape) > 1 else ()), *(right[-1:] if len(y.shape) > 1 else ()))
     if 0 in x.shape or 0 in y.shape:  # nothing to multiply, and no strides to speak of: CuPy has zeros there
         return Product(0, 0, 0, Operand(False, 1, 0), Operand(False, 1, 0), 1, shape)
-    strides = [x.strides, y.strides]
-    if len(x.shape) == 1:
-        strides[0] = (0, *x.strides)
-    if len(y.shape) == 1:
-        strides[1] = (*y.strides, 0)
-    batch = broadcast_shapes("matmul", left[:-2], right[:-2])
+    strides = x.strides if len(x.shape) > 1 else (0, *x.strides), y.strides if len(y.shape) > 1 else (*y.strides, 0)
     own = tuple(
         broadcast_strides(Place(each[:-2], stride[:-2], 16), batch)
         for each, stride in zip((left, right), strides, strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -129,10 +130,8 @@ def facts() -> Facts:
         return found
     installed = {}
     for name in ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     built_for = next((int(name[9:11]) for name in installed if name != "cupy"), None)
     return found._replace(
         cupy=next(iter(installed.values()), "0"), built_for=built_for, conflicts=tuple(sorted(installed))

@@ -8,16 +8,7 @@ from typing import Any, Final
 from micrograd_core.layout import Shape, reduced_shape
 from micrograd_cuda import geometry
 from micrograd_cuda.geometry import Channels
-from micrograd_cuda.operands import (
-    Kernels,
-    copied,
-    element,
-    is_number,
-    name_of,
-    of_elements,
-    place,
-    planned_of_elements,
-)
+from micrograd_cuda.operands import Kernels, element, is_number, name_of, of_elements, place, planned_of_elements
 from micrograd_cuda.plans import planned
 from micrograd_cuda.units import ELEMENT, INDEX, RESULT
 
@@ -76,9 +67,8 @@ class Reductions(Kernels):
         """Partial results, (parts, channels), as one."""
         if len(found) == 1:
             return found[0]
-        return self.channels(
-            found, Channels(False, found.shape[0], found.shape[1], 1), dtype, functor, divisor, whole=True
-        )
+        of = Channels(False, found.shape[0], found.shape[1], 1)
+        return self.channels(found, of, dtype, functor, divisor, whole=True)
 
     def relu_gradient(self, g: Any, out: Any) -> Any:
         """The gradient of relu; of a matrix its columns are added up on the way, for the bias that comes next.
@@ -215,11 +205,11 @@ class Rows(Reductions):
         xp, runtime, itemsize, columns = self.xp, self.runtime, mask.dtype.itemsize, shape[-1]
         mask = xp.broadcast_to(mask, (*mask.shape[:-1], columns))
         if columns > 1 and mask.strides[-1] != itemsize:
-            mask = copied(runtime, mask)
+            mask = self.contiguous(mask)
         own = geometry.broadcast_strides(place(runtime, mask), shape)
         lengths, (steps,) = geometry.collapse(shape[:-1], (own[:-1],))
         if len(lengths) > 3:
-            return self._mask(copied(runtime, xp.broadcast_to(mask, shape)), shape, pack)
+            return self._mask(self.contiguous(xp.broadcast_to(mask, shape)), shape, pack)
         lengths, steps = (*lengths, 1, 1)[:3], (*steps, 0, 0)[:3]
         whole = pack * itemsize
         fits = whole >= 4 and not runtime.address(mask) % whole and not any(step % pack for step in steps)

@@ -258,9 +258,7 @@ class CuPyRuntime:
         The function says False where there is nothing for arrays that lie so, and did nothing. On the current stream,
         also while it is captured. Two matrices of one batch have no bias each.
         """
-        if dtype not in TYPES or call.batches != 1:
-            return None
-        products = BiasedProducts.of(*self._cublas_here())
+        products = BiasedProducts.of(*self._cublas_here()) if dtype in TYPES and call.batches == 1 else None
         if products is None:
             return None
         address = self.address

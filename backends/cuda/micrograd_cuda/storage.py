@@ -29,13 +29,6 @@ from micrograd_cuda.nests import function
 from micrograd_cuda.plans import span
 from micrograd_cuda.runtime import CuPyRuntime
 
-
-def asked_bytes(message: str) -> int | None:
-    """How much CuPy's error says that it wanted: "Out of memory allocating 1,024 bytes (allocated so far: …"."""
-    found = re.search(r"allocating ([\d,]+) bytes", message)
-    return int(found[1].replace(",", "")) if found else None
-
-
 PACKED: Final = Parameters(("*operands", "**params"), (), {})
 """Of a kernel that is not written in Python, or packs its own."""
 MOST_HELD: Final = 256
@@ -149,8 +142,10 @@ class CUDABackend(ArrayAPIBackend):
                 return kernel(*operands, **params)
             except self.cupy.cuda.memory.OutOfMemoryError as found:
                 error = found
-        figures = self.memory()
-        raise OutOfMemory(self.device, asked_bytes(str(error)), figures["in_use"], figures["reserved"]) from error
+        # CuPy says: "Out of memory allocating 1,024 bytes (allocated so far: …".
+        figures, asked = self.memory(), re.search(r"allocating ([\d,]+) bytes", str(error))
+        wanted = int(asked[1].replace(",", "")) if asked else None
+        raise OutOfMemory(self.device, wanted, figures["in_use"], figures["reserved"]) from error
 
     # ── moving ───────────────────────────────────────────────────────────────────────────────────────────────
 

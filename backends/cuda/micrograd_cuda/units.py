@@ -46,16 +46,11 @@ def families(file: str, text: str) -> dict[str, Family]:
     >>> families("random", "template <class T, int V> KERNEL void draw(T* out, const Stream& stream) {")
     {'draw': Family(file='random', template=['T', 'V'], parameters=['T* out', 'const Stream stream'])}
     """
-    found = re.findall(r"(?:template <([^>]*)>\s+)?KERNEL void (\w+)\(\s*([^)]*)\)", text)
+    found, commas = re.findall(r"(?:template <([^>]*)>\s+)?KERNEL void (\w+)\(\s*([^)]*)\)", text), r",\s*(?![^<]*>)"
     return {
-        name: Family(file, re.findall(r"\w+ (\w+)", template), _split(parameters.replace("&", "")))
+        name: Family(file, re.findall(r"\w+ (\w+)", template), re.split(commas, parameters.replace("&", "")))
         for template, name, parameters in found
     }
-
-
-def _split(parameters: str) -> list[str]:
-    """At the commas outside of ``<>``."""
-    return re.split(r",\s*(?![^<]*>)", parameters)
 
 
 FAMILIES: Final = {
