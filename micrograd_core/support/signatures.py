@@ -46,5 +46,5 @@ class Parameters(NamedTuple):
         header = ", ".join([*first, *(["*"] if last else []), *last])
         there = {f"_default_{name}": x for name, x in self.defaults.items()} | dict(known)
         exec("\n    ".join([f"def function({header}):", *lines]), there)
-        made: Callable[..., Any] = there["function"]
+        made: Callable[..., Any] = there.pop("function")  # which is then in no cycle
         return made

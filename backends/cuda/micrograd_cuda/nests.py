@@ -25,7 +25,7 @@ from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
 from micrograd_cuda.geometry import FILLED, ceil_div
 from micrograd_cuda.kernels import OWN
-from micrograd_cuda.operands import copied, is_operation
+from micrograd_cuda.operands import contiguous, is_operation
 from micrograd_cuda.units import BLOCK, FUNCTORS, source
 
 PARAMETERS: Final = 3900
@@ -104,11 +104,8 @@ class Programs(Planned):
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
         found = optimized(with_sums(program), covers, dict.fromkeys(backend.own))
-        super().__init__(backend, found, self._contiguous)
+        super().__init__(backend, found, partial(contiguous, backend.runtime))
         self.before, self.runtime = before, backend.runtime
-
-    def _contiguous(self, x: Any) -> Any:
-        return x if x.flags.c_contiguous else copied(self.runtime, x)
 
     def layout(self, x: Any) -> Any:
         """Strides in bytes, of an array that is not contiguous."""

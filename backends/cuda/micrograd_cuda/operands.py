@@ -50,7 +50,7 @@ class Kernels:
 
     def contiguous(self, x: Any) -> Any:
         """`x` itself, or a copy in C order."""
-        return x if x.flags.c_contiguous else copied(self.runtime, x)
+        return contiguous(self.runtime, x)
 
     def last(self, x: Any, axes: Shape) -> Any:
         """`x`, contiguous, with `axes` last; in their order."""
@@ -125,3 +125,8 @@ def copied(runtime: CuPyRuntime, x: Any) -> Any:
     if found is None:
         return x.copy()
     return launched(runtime, found, runtime.empty(x.shape, x.dtype), x)
+
+
+def contiguous(runtime: CuPyRuntime, x: Any) -> Any:
+    """`x` itself, or a copy in C order."""
+    return x if x.flags.c_contiguous else copied(runtime, x)

@@ -100,10 +100,9 @@ class CapturedProducts(Library):
         super().__init__(ctypes.CDLL(f"libcublas.so.{version // 10000}"), "cublasCreate_v2")  # CuPy has loaded it
         self.lock, self.handle = self._lock, self._handle.value or 0
         for name, types in CALLED.items():
-            spelled = f"cublas{name[0].upper()}{name[1:]}"
-            # With the types told, numbers are handed on as they are.
-            getattr(self._library, spelled).argtypes = [KINDS[each] for each in types]
-            setattr(self, name, partial(self._call, spelled))
+            # With the types told, numbers are handed on as they are; CuPy's functions have names without "cublas".
+            getattr(self._library, name).argtypes = [KINDS[each] for each in types]
+            setattr(self, f"{name[6].lower()}{name[7:]}", partial(self._call, name))
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Of products from here on."""
@@ -115,11 +114,11 @@ class CapturedProducts(Library):
 
 KINDS: Final = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
 CALLED: Final = {
-    "gemmEx": "piiiiippiipiippiiii",
-    "gemmStridedBatchedEx": "piiiiippiilpiilppiiliii",
-    "setMathMode": "pi",
+    "cublasGemmEx": "piiiiippiipiippiiii",
+    "cublasGemmStridedBatchedEx": "piiiiippiilpiilppiiliii",
+    "cublasSetMathMode": "pi",
 }
-"""Functions by the names that CuPy has for them, and the types of their arguments."""
+"""Functions, and the types of their arguments."""
 
 
 class CuPyRuntime:
