@@ -50,7 +50,7 @@ def compile_text(text: str) -> ctypes.CDLL:
             done = subprocess.run([COMPILER, *FLAGS, "-o", made, source], capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr[:4000]
             made.replace(path)
-    return ctypes.CDLL(str(path))
+    return ctypes.PyDLL(str(path))  # one thread at a time: what plays threads is there once
 
 
 def host_text(found: list[Unit]) -> str:
