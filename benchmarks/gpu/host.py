@@ -128,7 +128,7 @@ def operations(dtype: str, device: Device) -> Calls:
         "embedding_gradient": lambda: k.embedding_gradient(tokens, indices, num_embeddings=65),
         "adam": adam(k, [[x(64, 64) for _ in range(4)] for _ in range(2)]),
     }
-    trained = {case.name: case for case in networks.table(networks.SMALL) if case.kind == "model"}
+    trained = {case.name: case for case in networks.table(networks.SMALL) if case.name in STEPS}
     return found | {name: steps.prepare(case, case.arrays()).run for name, case in trained.items()}
 
 

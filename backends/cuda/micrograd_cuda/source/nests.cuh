@@ -1,7 +1,7 @@
 // What printed nests use beside the functions of elements: whole packs, and the first elements of the last one.
 #include "elementwise.cuh"
 
-constexpr int FAR = 1 << 30;  // the lane of threads that no row is left for: they store nothing, but help to reduce
+[[maybe_unused]] constexpr int FAR = 1 << 30;  // the lane of threads that no row is left for: they store nothing, but help to reduce
 
 // WHOLE packs lie at multiples of their size.
 template <class T, int V, bool WHOLE> __device__ __forceinline__ Pack<T, V> part(const T* from, int count) {
