@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary, ref
 
@@ -75,15 +75,17 @@ class Captured(NamedTuple):
 
 
 class Aim:
-    """Where a value that is about to be made is to be, while a program is captured."""
+    """Where a value that is about to be made is to be, while a program is captured by this thread."""
 
     def __init__(self) -> None:
         self.targets: list[Any] = []  # memory for each output
+        self.thread = 0  # which captures; others may run the program meanwhile
         self.target: Any = None  # of the step that runs
 
     def __call__(self, place: int) -> None:
         """The output of that number is made next, or none: -1."""
-        self.target = self.targets[place] if 0 <= place < len(self.targets) else None
+        if self.thread == get_ident():
+            self.target = self.targets[place] if 0 <= place < len(self.targets) else None
 
 
 class Graphs:
@@ -111,7 +113,7 @@ class Graphs:
             elif int(most) > 1:
                 pool.set_limit(size=int(most))
             self._pool = pool
-        stream, aim.targets = self._stream, outputs
+        stream, aim.targets, aim.thread = self._stream, outputs, get_ident()
 
         def allocate(size: int) -> Any:
             if aim.target is None or aim.target.nbytes != size:
@@ -132,7 +134,7 @@ class Graphs:
                     stream.end_capture()
                 raise
             finally:
-                aim.targets, aim.target = [], None
+                aim.targets, aim.target, aim.thread = [], None, 0
 
     def drop(self) -> bool:
         """All graphs that nobody launches just now, with their memory; whether there was any."""
