@@ -81,7 +81,7 @@ def test_what_asks_no_gpu_does_not_hold_without_one(step: str, outcome: str, tmp
 
 PYTHON = """#!/bin/sh
 case "$*" in
-*"-m pytest"*|*benchmark_*|*prove.py*)
+*"-m pytest"*|*benchmark_*|*gpu.attention*|*prove.py*)
     echo "$MICROGRAD_CUDA_POOL|$*" >> "$ASKED"
     exec "$REAL" -c "import of_a_wheel; {then}" ;;
 *tools.cli*) echo "cuda:0  works" ;;
@@ -109,9 +109,14 @@ def asked(folder: Path, then: str = "", **environment: str) -> tuple[int, str, d
 def test_every_step_finds_the_wheels_and_suites_use_all_cores(tmp_path: Path) -> None:
     status, told, steps = asked(tmp_path)
     assert status == 0, told  # the wheel's module was there
-    first, last = "kernels peers networks devices-compared proofs", "memcheck racecheck synccheck conformance tests"
+    first, last = (
+        "kernels graphs attention peers networks devices-compared proofs",
+        "memcheck racecheck synccheck conformance tests",
+    )
     assert [*steps] == f"{first} {last}".split()
-    assert [step for step, line in steps.items() if re.search(r" -n \d+$", line)] == ["kernels", "conformance", "tests"]
+    assert [step for step, line in steps.items() if re.search(r" -n \d+$", line)] == [
+        "kernels", "graphs", "conformance", "tests",
+    ]  # fmt: skip
 
 
 def test_races_are_asked_about_and_memory_has_no_pool_then(tmp_path: Path) -> None:
