@@ -146,6 +146,12 @@ def _sort_rule(k: Table, g: Handle, out: Handle, x: Any, *, axis: int, **params:
     return k.add_along_axis(zero(k, x), positions, g, axis=axis)
 
 
+def _sort_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle, *, axis: int, **params: Any) -> Handle:
+    """Each tangent where its element went."""
+    positions = k.argsort(x, axis=axis, **{**params, "stable": True})
+    return k.take_along_axis(tangents[0], positions, axis=axis)
+
+
 def _searchsorted(k: Table, x1: Operand, x2: Operand, *, side: str = "left") -> Handle:
     """Where in the sorted 1-d ``x1`` the elements of ``x2`` would be inserted.
 
@@ -209,7 +215,11 @@ OPS = calls(
         compose=_argsort,
     ),
     _ordering(
-        "sort", "The elements in order along `axis`, as `argsort` has it.", gradient=(_sort_rule,), compose=_sort
+        "sort",
+        "The elements in order along `axis`, as `argsort` has it.",
+        tangent=_sort_tangent,
+        gradient=(_sort_rule,),
+        compose=_sort,
     ),
     locating(
         "searchsorted",
