@@ -34,7 +34,10 @@ def ends_of_with(code: CodeType) -> frozenset[int]:
     if None not in code.co_consts[:256]:
         return frozenset()
     three = bytes([dis.opmap["LOAD_CONST"], code.co_consts.index(None)]) * 3  # what `__exit__` gets
-    return frozenset(each.start() for each in re.finditer(re.escape(three), code.co_code))
+    swapped = bytes([dis.opmap["SWAP"], 2])  # of a value that is returned from within
+    return frozenset(
+        each.start() for each in re.finditer(b"(%b)?%b" % tuple(map(re.escape, (swapped, three))), code.co_code)
+    )
 
 
 @contextmanager

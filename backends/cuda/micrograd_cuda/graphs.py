@@ -11,6 +11,7 @@ What graphs compute in between lies in memory that all graphs of a device share:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -95,6 +96,8 @@ class Graphs:
         self.backend, self.cupy, self.lock = backend, backend.cupy, Lock()
         self.programs: WeakValueDictionary[int, Graphed] = WeakValueDictionary()
         self._pool: Any = None
+        if not re.fullmatch(r"\d+|\d+(\.\d+)?%", _most()):
+            raise ValueError(f"{GRAPHS} is 0, a number of bytes, or a part of the memory such as 20%; got {_most()!r}")
 
     def _chunk(self, size: int) -> Any:
         """More memory, from the pool of everything else: its figures and limits are those of graphs, too."""
@@ -107,7 +110,7 @@ class Graphs:
         if self._pool is None:
             self._workspace = self.cupy.ndarray(CapturedProducts.WORKSPACE, "uint8")
             self._stream = cuda.Stream(non_blocking=True)
-            pool, most = cuda.MemoryPool(self._chunk), os.environ.get(GRAPHS, "1")
+            pool, most = cuda.MemoryPool(self._chunk), _most()
             if most.endswith("%"):
                 pool.set_limit(fraction=float(most[:-1]) / 100)
             elif int(most) > 1:
@@ -123,8 +126,8 @@ class Graphs:
 
         capturing = self.backend.runtime.capturing(stream, self._workspace)
         with cuda.using_allocator(allocate), stream, capturing:
-            stream.begin_capture()
             try:
+                stream.begin_capture()
                 for x, to in zip(run(*inputs), outputs, strict=True):
                     if _place(x) != _place(to):
                         _copy(x, to, stream)
@@ -138,17 +141,15 @@ class Graphs:
 
     def drop(self) -> bool:
         """All graphs that nobody launches just now, with their memory; whether there was any."""
-        if self._pool is None or not self.lock.acquire(blocking=False):
+        if self._pool is None or self.lock.locked():
             return False
-        try:
+        with self.lock:
             self.cupy.cuda.Stream.null.synchronize()
             programs = [each() for each in self.programs.valuerefs()]
             if all(list(map(Graphed.drop, filter(None, programs)))):
                 self._pool.free_all_blocks()
                 self._pool = self._workspace = None
             return True
-        finally:
-            self.lock.release()
 
 
 class Graphed:
@@ -175,22 +176,20 @@ class Graphed:
 
     def drop(self) -> bool:
         """Forget all graphs, unless one is launched just now; the next call captures anew."""
-        if not self._lock.acquire(blocking=False):
+        if self._lock.locked():
             return False
-        self._forget()
-        self._refused = False
-        self._lock.release()
+        with self._lock:
+            self._forget()
+            self._refused = False
         return True
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """The program's outputs."""
         stream = self.cupy.cuda.get_current_stream()
-        if stream.ptr or self._refused or not self._lock.acquire(blocking=False):  # by another thread
+        if stream.ptr or self._refused or self._lock.locked():  # by another thread, or where a signal came
             return self._plain(*inputs)
-        try:
+        with self._lock:  # which no interrupt leaves held
             return self._called(stream, inputs)
-        finally:
-            self._lock.release()
 
     def _called(self, stream: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         if not all(hasattr(x, "data") for x in inputs):
@@ -242,19 +241,18 @@ class Graphed:
 
     def _anew(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured | None:
         """Another graph, if that may pay."""
-        if self._captures > 8 + self._launches // LAUNCHES or not self.shared.lock.acquire(blocking=False):
+        if self._captures > 8 + self._launches // LAUNCHES or self.shared.lock.locked():
             return None
+        self._captures += 1
         try:
-            self._settle(places, inputs)
-            return self._capture(places, inputs)
+            with self.shared.lock:
+                self._settle(places, inputs)
+                return self._capture(places, inputs)
         except Exception as error:  # of whatever kind: without a graph it is said, or goes well
             dump(partial("no CUDA graph of this program: {}".format, error))
             self._forget()
             self._refused = True
             return None
-        finally:
-            self._captures += 1
-            self.shared.lock.release()
 
     def _settle(self, places: list[Any], inputs: tuple[Any, ...]) -> None:
         """Inputs that turn out to move are copied from now on, and so are outputs that are held for long."""
@@ -286,6 +284,10 @@ class Graphed:
         graph = self.shared.capture(self._plain, self._aim, read, [x.array for x in outputs])
         self._graphs.append(Captured(graph, places, outputs))
         return self._graphs[-1]
+
+
+def _most() -> str:
+    return os.environ.get(GRAPHS) or "1"
 
 
 def _place(x: Any) -> Any:

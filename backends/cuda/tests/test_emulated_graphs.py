@@ -8,7 +8,7 @@ import os
 import random as choices
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from micrograd_core import Device, Tensor, jit, nn, no_grad, optim, random, zeros
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
+from tests.interrupts import each_line
 
 pytestmark = pytest.mark.skipif(
     find_spec("emulated_cuda") is None, reason="there is no emulated GPU: python backends/cuda/tests/emulated/build.py"
@@ -439,6 +440,46 @@ def test_another_threads_call_places_nothing_in_a_captured_programs_memory(
     results = [[y.tolist() for y in f(x)] for _ in range(6)]
     assert boot.count("graph launch") > before
     assert results == results[:1] * 6
+
+
+@pytest.mark.parametrize("most", ["off", "2GB", "-1", "20 %", "%"])
+def test_a_limit_that_is_none_is_refused(most: str, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    from micrograd_cuda.graphs import Graphs
+
+    monkeypatch.setenv("MICROGRAD_CUDA_GRAPHS", most)
+    with pytest.raises(ValueError, match=f"MICROGRAD_CUDA_GRAPHS is 0, a number of bytes, .*; got '{most}'"):
+        Graphs(gpu.kernels.backend)
+
+
+@pytest.mark.parametrize("calls", [3, 7])
+def test_an_interrupt_at_any_line_leaves_graphs_as_useful(calls: int, gpu: Device, boot: Any) -> None:
+    """Of a call that captures, and of one that launches; no lock stays held, and the next calls launch graphs."""
+    from micrograd_cuda import graphs as module
+
+    x, at = tensor(np.eye(4), gpu), 0
+    left = [at]
+
+    def interrupt(frame: Any) -> None:
+        left[0] -= 1
+        if left[0] == -1:
+            raise KeyboardInterrupt
+
+    while left[0] < 0 or not at:
+        f, left[0], at = jit(lambda x: (x.softmax(axis=1), x * 2.0)), at, at + 1
+        expected = [y.tolist() for y in f(x)]
+        for _ in range(calls):
+            f(x)
+        with (
+            suppress(KeyboardInterrupt),
+            each_line(interrupt, lambda frame: frame.f_code.co_filename == module.__file__),
+        ):
+            f(x)
+        for _ in range(3):
+            assert [y.tolist() for y in f(x)] == expected
+        launched = boot.count("graph launch")
+        assert [y.tolist() for y in f(x)] == expected
+        assert boot.count("graph launch") == launched + 1, at
+    assert at > 20
 
 
 def test_what_cannot_be_captured_runs_as_ever(gpu: Device, boot: Any) -> None:
