@@ -6,9 +6,8 @@ With ``MICROGRAD_JIT_DUMP=1`` in the environment `optimized` prints the program 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import copysign, prod
-from types import MappingProxyType
 from typing import Any, Final
 
 from micrograd_core.compiler.lengths import Length, longest
@@ -25,23 +24,17 @@ from micrograd_core.ops.shared import is_scalar
 from micrograd_core.support.dumping import dump
 from micrograd_core.support.powers import POWERS
 
-Compositions = Mapping[str, Callable[..., Any] | None]
 
-
-def expand(
-    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
-) -> Program:
+def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool], stays: Collection[str] = ()) -> Program:
     """Operations become the primitives that they are composed of; where one is missing, they stay calls.
 
     Parameters
     ----------
     covers : function
         Whether a line of a device's nests computes an operation, ``(name, operands)``.
-    compositions : mapping, optional
-        A device's own ones, ``(k, *operands, **params)``, in place of the op table's; ``None`` for an operation that
-        stays a call.
+    stays : names, optional
+        Operations that stay calls though nests could compute them: a device's own kernels are better.
     """
-    stays = {name for name, own in compositions.items() if own is None}
 
     def primitive(name: str, operands: tuple[Any, ...]) -> bool:
         return role(name, operands, covers) != CALL
@@ -71,8 +64,7 @@ def expand(
 
         k.kept = kept
         try:
-            own = compositions.get(name)
-            found = own(k, *operands, **step.params) if own else k.composed(name, operands, step.params)
+            found = k.composed(name, operands, step.params)
         except (Unwritten, LookupError, AttributeError, TypeError, MicrogradError):  # it looks at numbers, or so
             return None
         made = found if isinstance(found, tuple) else (found,)
@@ -243,11 +235,9 @@ def _owners(program: Program) -> list[int]:
 PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows)
 
 
-def optimized(
-    program: Program, covers: Callable[[str, tuple[Any, ...]], bool], compositions: Compositions = MappingProxyType({})
-) -> Program:
+def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool], stays: Collection[str] = ()) -> Program:
     """A typed program after all passes, for a device whose nests compute what it `covers`; the rest as of `expand`."""
-    found = expand(program, covers, compositions)
+    found = expand(program, covers, stays)
     after = {"as traced": program, "expand": found}
     for each in PASSES:
         found = after[each.__name__] = each(found)

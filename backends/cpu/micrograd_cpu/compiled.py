@@ -31,7 +31,6 @@ from micrograd_cpu import blas, entries
 from micrograd_cpu.entries import STACK, SegmentEntry
 from micrograd_cpu.half import Half, as_half
 from micrograd_cpu.llvm import module, modules
-from micrograd_cpu.networks import COMPOSED
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.refusals import checked
 from micrograd_cpu.scalars import covers
@@ -70,7 +69,7 @@ class Compiled:
     def __init__(self, program: Program, backend: Any) -> None:
         self.backend, self.inputs = backend, program.inputs
         with_flags, self.flags = checked(program)
-        self.program, self.original = optimized(with_flags, covers, COMPOSED), program
+        self.program, self.original = optimized(with_flags, covers), program
         self.runs: list[Callable[..., Any]] = []
         self.plans: dict[Any, Callable[..., Any]] = {}  # the same by layout
         types = program.types[: program.inputs]

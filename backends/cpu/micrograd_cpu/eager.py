@@ -140,11 +140,11 @@ GRADIENTS: Final = {"layer_norm_gradients": layer_norm_gradients}
 """Those with a program of their own."""
 
 
-def kernels(others: Mapping[str, Kernel], compositions: Mapping[str, Compose]) -> dict[str, Kernel]:
-    """Those that records say are nests, some by compositions of one's own. Of `others` small arrays have one, too."""
+def kernels(others: Mapping[str, Kernel]) -> dict[str, Kernel]:
+    """Those that records say are nests. Of `others` small arrays have one, too."""
     if not COMPILES:
         return {}
-    nests = {name: compositions.get(name) or operation(name) for name in compositions_of_nests()}
+    nests = {name: operation(name) for name in compositions_of_nests()}
     small = {name: compiled(compose, others[name]) for name, compose in nests.items() if name in others}
     alone = {name: compiled(compose, declines, always=True) for name, compose in nests.items() if name not in others}
     alone |= {name: kernel() for name, kernel in GRADIENTS.items()}

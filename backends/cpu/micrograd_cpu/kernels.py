@@ -21,7 +21,7 @@ from micrograd_cpu import eager, random
 from micrograd_cpu.casts import astype, checked
 from micrograd_cpu.convolution import CONVOLUTIONS
 from micrograd_cpu.half import Half, as_half, once, rounding_once
-from micrograd_cpu.networks import COMPOSED, NETWORKS, named
+from micrograd_cpu.networks import NETWORKS, named
 from micrograd_cpu.patches import PATCHES
 from micrograd_cpu.pooling import POOLINGS
 from micrograd_cpu.products import matmul
@@ -373,4 +373,4 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     **RECURRENT,
     **random.KERNELS,
 }  # fmt: skip
-KERNELS.update(eager.kernels(KERNELS, COMPOSED))
+KERNELS.update(eager.kernels(KERNELS))

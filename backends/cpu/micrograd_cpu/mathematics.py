@@ -275,16 +275,27 @@ def _exp(c: Code, x: str, lost: str = "") -> str:
     Where it is 0 nothing is computed: products that underflow take processors ten times as long, and masks are full of
     minus infinities.
     """
-    most, least = (140.0, -104.0) if c.format.name == "float" else (800.0, -746.0)
-    nothing = c.compare("olt", x, least)
-    n, p = _reduced(c, c.where(c.compare("ogt", x, most), most, x), c.neg(lost) if lost else "")
+    nothing = c.compare("olt", x, -104.0 if c.format.name == "float" else -746.0)
+    n, p = _limited(c, x, c.neg(lost) if lost else "")
     return c.where(nothing, 0.0, _scaled(c, c.add(p, 1.0), n))
+
+
+def _limited(c: Code, x: str, less: str = "") -> tuple[str, str]:
+    """As `_reduced`, of at most a number whose exponential is infinite."""
+    most = 140.0 if c.format.name == "float" else 800.0
+    return _reduced(c, c.where(c.compare("ogt", x, most), most, x), less)
 
 
 def _scaled(c: Code, x: str, n: str) -> str:
     """``2**n x``."""
+    half, rest = _halves(c, n)
+    return c.mul(c.mul(x, half), rest)
+
+
+def _halves(c: Code, n: str) -> tuple[str, str]:
+    """Two powers of 2 whose product is ``2**n``."""
     half, bits = c.rounded(n, 0.5)
-    return c.mul(c.mul(x, c.exponent(bits)), c.power_of_2(c.sub(n, half)))
+    return c.exponent(bits), c.power_of_2(c.sub(n, half))
 
 
 def _expm1(c: Code, x: str) -> str:
@@ -404,29 +415,29 @@ def _tail(c: Code, y: str, exact: bool) -> str:
     y = c.where(nothing, 1.0, y)
     square = c.mul(y, y)
     lost = c.fma(y, y, c.neg(square))
-    return c.where(nothing, 0.0, _scaled(c, *_of_tail(c, y, c.neg(square), lost, exact)))
+    n, q = _reduced(c, c.neg(square), lost)
+    return c.where(nothing, 0.0, _scaled(c, _of_tail(c, y, q, exact), n))
 
 
-def _of_tail(c: Code, y: str, power: str, lost: str, exact: bool) -> tuple[str, str]:
-    """``exp(power - lost) P / (1 + 2 y)`` as a number and an exponent of 2; ``erfc(y)`` if the power is ``-y**2``.
+def _of_tail(c: Code, y: str, q: str, exact: bool) -> str:
+    """``(1 + q) P / (1 + 2 y)``: ``erfc(y)`` but for a power of 2 if ``1 + q`` is ``exp(-y**2)`` but for it.
 
     If `exact`, with what P, sum and quotient lose.
     """
     a, coefficients = ERFC[c.format.name]
-    n, q = _reduced(c, power, lost)
     first, *rest = coefficients
     t = c.div(c.sub(y, a), c.add(y, a))
     slope = c.polynomial(t, rest)
     p, below = c.fma(slope, t, first), c.fma(y, 2.0, 1.0)
     if not exact:
         part = c.div(p, below)
-        return c.fma(part, q, part), n
+        return c.fma(part, q, part)
     reciprocal = c.div(1.0, below)
     p_lost, below_lost = c.fma(slope, t, c.sub(first, p)), c.fma(y, 2.0, c.sub(1.0, below))
     part = c.mul(p, reciprocal)
     left = c.fma(c.neg(part), below, p)
     left = c.mul(c.add(c.fma(c.neg(part), below_lost, left), p_lost), reciprocal)
-    return c.add(part, c.fma(part, q, left)), n
+    return c.add(part, c.fma(part, q, left))
 
 
 def _erf(c: Code, x: str) -> str:
@@ -448,27 +459,24 @@ def _erfc(c: Code, x: str) -> str:
 
 def _times_normal(c: Code, x: str, y: str) -> str:
     """``p = x exp(-y**2 / 2) R(|y|)``; on the right ``x - p``. The square keeps what it rounds off."""
-    type, size = c.format.name, c.abs(y)
+    type, size, square = c.format.name, c.abs(y), c.mul(y, y)
     nothing = c.compare("ogt", size, FURTHEST_NORMAL[type])
-    size = c.where(nothing, 1.0, size)
-    square = c.mul(size, size)
-    lost = c.fma(size, size, c.neg(square))
-    power, lost = c.mul(square, -0.5), c.mul(lost, 0.5)
+    lost = c.mul(c.fma(y, y, c.neg(square)), 0.5)
+    n, q = _limited(c, c.mul(square, -0.5))  # as the exponential function does it, which the gradient shares
+    q = c.sub(q, c.fma(lost, q, lost))
     if type == "double":
-        part, n = _of_tail(c, c.mul(size, 0.5**0.5), power, lost, exact=True)
-        part = c.mul(c.mul(x, 0.5), part)
+        part = c.mul(_of_tail(c, c.mul(size, 0.5**0.5), q, exact=True), 0.5)
     else:  # which is quicker, and has enough digits
-        n, q = _reduced(c, power, lost)
         above, below = (c.in_pairs(size, square, each) for each in NORMAL)
         reciprocal = c.div(1.0, below)
         part = c.mul(above, reciprocal)
         left = c.mul(c.fma(c.neg(part), below, above), reciprocal)
-        part = c.fma(x, part, c.mul(x, c.fma(part, q, left)))
-    right = c.compare("ogt", y, 0.0)
-    p = c.where(nothing, c.mul(x, 0.0), _scaled(c, part, n))
-    found = c.call("copysign", c.where(right, c.sub(x, p), p), x)
-    limit = c.where(c.compare("ogt", y, -math.inf), x, math.nan)
-    return c.where(c.compare("oeq", c.abs(x), math.inf), limit, found)
+        part = c.add(part, c.fma(part, q, left))
+    half, rest = _halves(c, n)
+    part = c.mul(part, half)  # times `x` before it can be subnormal
+    tail = c.where(nothing, 0.0, c.mul(part, rest))
+    product = c.where(nothing, c.mul(x, 0.0), c.mul(c.mul(x, part), rest))
+    return c.where(c.compare("ogt", y, 0.0), c.mul(x, c.sub(1.0, tail)), product)
 
 
 # ── powers ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,37 +19,6 @@ def named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {function.__name__: function for function in functions}
 
 
-# ── activations ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-# exp(z**2) erfc(z) / t in t = 1 / (1 + 0.4 z), by falling powers: our own minimax fit, relative error below 1.3e-7, so
-# that with the rounding of float32 it is below 5e-7.
-_SCALED_ERFC: Final = (
-    0.050256592, -0.182881615, 0.169056843, -0.00558639448, 0.141422913, 0.168543808, 0.20784251, 0.225669606,
-    0.225675862,
-)  # fmt: skip
-
-
-def _normal(k: Any, x: Any) -> tuple[Any, Any]:
-    """The standard normal distribution function of float32 numbers, and ``exp(-x**2 / 2)``."""
-    gauss = k.exp(k.multiply(k.multiply(x, x), -0.5))
-    t = k.divide(1, k.add(k.multiply(k.abs(x), 0.4 * 0.5**0.5), 1))
-    terms, power = list[Any](reversed(_SCALED_ERFC)), t
-    while len(terms) > 1:  # in pairs: processors compute what does not wait for each other at once
-        pairs = zip(terms[::2], terms[1::2], strict=False)
-        terms = [k.add(k.multiply(power, odd), even) for even, odd in pairs] + terms[len(terms) // 2 * 2 :]
-        power = k.multiply(power, power)
-    tail = k.multiply(k.multiply(t, gauss), k.multiply(terms[0], 0.5))
-    return k.where(k.less(0, x), k.subtract(1, tail), tail), gauss
-
-
-def _gelu_gradient_composed(k: Any, g: Any, x: Any, *, approximate: str) -> Any:
-    if approximate != "none" or x.dtype is not float32:
-        return k.gelu_gradient(g, x, approximate=approximate)
-    cdf, gauss = _normal(k, x)
-    return k.multiply(g, k.add(cdf, k.multiply(k.multiply(gauss, (2 * math.pi) ** -0.5), x)))
-
-
 # ── dropout ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -178,9 +147,6 @@ def cross_entropy_gradient(
         return NotImplemented
     return errors_of(x, g, targets, axis=int(x.ndim > 1), reduction=reduction)
 
-
-COMPOSED: Final[dict[str, Callable[..., Any]]] = {"gelu_gradient": _gelu_gradient_composed}
-"""A shorter composition than that of the op table, with the digits that float32 has."""
 
 NETWORKS: Final = named(
     cross_entropy, cross_entropy_gradient, dropout, embedding, embedding_gradient, nll_loss,

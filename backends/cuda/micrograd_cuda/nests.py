@@ -103,7 +103,7 @@ class Programs(Planned):
     """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
-        found = optimized(with_sums(program), covers, dict.fromkeys(backend.own))
+        found = optimized(with_sums(program), covers, backend.own)
         super().__init__(backend, found, partial(contiguous, backend.runtime))
         self.before, self.runtime = before, backend.runtime
 

@@ -173,17 +173,13 @@ def _elu_rule(k: Table, g: Handle, out: Handle, x: Handle, *, alpha: float) -> H
 CUBIC = 0.044715  # of the tanh form (Hendrycks & Gimpel 2016, "Gaussian Error Linear Units")
 
 
-def _normal_cdf(k: Table, x: Handle) -> Handle:
-    """Of the standard normal distribution; as an erfc, which keeps the digits of the left tail."""
-    return k.multiply(k.erfc(k.multiply(x, -(0.5**0.5))), 0.5)
-
-
-_DENSITY = (2 * math.pi) ** -0.5  # of the standard normal distribution, at 0
+def _normal_density(k: Table, x: Handle) -> Handle:
+    return k.multiply(k.exp(k.multiply(k.square(x), -0.5)), (2 * math.pi) ** -0.5)
 
 
 def _times_normal(k: Table, x: Operand, y: Operand) -> Handle:
     x, y = arrays(k, x, y)
-    return k.multiply(x, _normal_cdf(k, y))
+    return k.multiply(x, k.multiply(k.erfc(k.multiply(y, -(0.5**0.5))), 0.5))  # erfc keeps the left tail's digits
 
 
 def _tanh_argument(k: Table, x: Handle) -> Handle:
@@ -205,8 +201,7 @@ def _gelu(k: Table, x: Handle, *, approximate: str = "none") -> Handle:
 @in_float32
 def _gelu_gradient(k: Table, g: Handle, x: Handle, *, approximate: str) -> Handle:
     if approximate == "none":
-        density = _gauss(k, k.multiply(x, 0.5**0.5), _DENSITY)
-        return k.multiply(g, k.add(_normal_cdf(k, x), k.multiply(x, density)))
+        return k.multiply(g, k.add(k.times_normal(1, x), k.multiply(x, _normal_density(k, x))))
     s = k.sigmoid(k.multiply(_tanh_argument(k, x), 2))
     slope = k.multiply(k.add(k.multiply(k.square(x), 3 * CUBIC), 1), 2 * (2 / math.pi) ** 0.5)
     return k.multiply(g, k.add(s, k.multiply(k.multiply(x, k.multiply(s, k.subtract(1, s))), slope)))
@@ -282,7 +277,7 @@ OPS = (
         check=broadcast_shapes,
         gradient=(
             lambda k, g, out, x, y: k.times_normal(g, y),
-            lambda k, g, out, x, y: k.multiply(k.multiply(g, x), _gauss(k, k.multiply(y, 0.5**0.5), _DENSITY)),
+            lambda k, g, out, x, y: k.multiply(k.multiply(g, x), _normal_density(k, y)),
         ),
         compose=_times_normal,
         samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array((2, 1)), Array((3,), -6.0, 6.0))),
