@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, Value, asarray, grad, gradgradcheck, jit, vmap
+from micrograd_core import Device, Tensor, Value, asarray, grad, gradgradcheck, jit, ones, scatter_reduce, vmap, zeros
 from micrograd_core.array import functions
 from micrograd_core.conformance import forms, values
 from micrograd_core.conformance.cases import ROUNDING, rounded
@@ -517,3 +517,27 @@ def test_the_suite_holds_special_numbers_against_the_definition(name: str, dtype
     expected = rounded(defined(op, *(x.astype("float64") for x in arrays)), dtype).astype("float64")
     tiny = float(np.finfo(dtype).smallest_normal)
     np.testing.assert_allclose(found, expected, rtol=32 * ROUNDING.get(dtype, 2.0**-52), atol=8 * tiny)
+
+
+# ── an index that names no element ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("place", [4, -5])
+@pytest.mark.parametrize("run", ["eager", "jit", "vmap"])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "amin", "mean", "replace"])
+def test_scatter_writes_nothing_for_an_index_beyond_its_axis(reduce: str, run: str, place: int) -> None:
+    x, src = zeros((2, 3, 4)), ones((2, 1, 2))
+
+    def scattered(x: Tensor, index: Tensor, src: Tensor) -> Tensor:
+        return scatter_reduce(x, -1, index, src, reduce)
+
+    index = asarray([[[3, place]], [[-1, 0]]])
+    if run == "vmap":  # nothing is read there: a write beyond has no effect
+        found, kept = vmap(scattered)(x, index, src).numpy(), scattered(x, asarray([[[3, 3]], [[-1, 0]]]), src).numpy()
+        at = np.arange(4) != 3
+        np.testing.assert_array_equal(found[..., at], kept[..., at])
+        return
+    wrapped = jit(scattered) if run == "jit" else scattered
+    for _ in range(2):  # the first call of `jit` is not like the others
+        with pytest.raises(IndexError, match=rf"index {place} is out of range for axis \d of length 4"):
+            wrapped(x, index, src)

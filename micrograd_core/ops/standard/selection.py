@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import Shape, reduced_shape, resolve_axis
+from micrograd_core.layout import reduced_shape, resolve_axis
 from micrograd_core.ops.batching import composed
 from micrograd_core.ops.core.reductions import lane
 from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Handle, Op, Sample, Table
@@ -64,18 +64,6 @@ def _scatter_parameters(
     return {"axis": at, "reduce": reduce, "include_self": bool(include_self)}
 
 
-def _linear(k: Table, shape: Shape, index: Handle, axis: int) -> Handle:
-    """Positions in the flattened tensor of what an index names along an axis, place by place."""
-    total: Any = None
-    for each, n in enumerate(shape):
-        if each == axis:
-            at = k.astype(k.where(k.less(index, 0), k.add(index, n), index), dtype=int64)
-        else:
-            at = positions(k, index, each)
-        total = at if total is None else k.add(k.multiply(total, n), at)
-    return k.reshape(total, shape=(math.prod(index.shape),))
-
-
 def _scatter_reduce(k: Table, x: Handle, index: Any, src: Any, *, axis: int, reduce: str, include_self: bool) -> Handle:
     dtype, size = k.dtype(x), math.prod(index.shape)
     values: Any = src
@@ -84,7 +72,10 @@ def _scatter_reduce(k: Table, x: Handle, index: Any, src: Any, *, axis: int, red
             values = values if n == values.shape[each] else cut(k, values, each, 0, n)
         values = k.reshape(values, shape=(size,))
     values = as_tensor(k, values, x, (size,))
-    flat, places = k.reshape(x, shape=(math.prod(x.shape),)), _linear(k, x.shape, index, axis)
+    index = k.astype(index, dtype=int64)
+    along = [index if each == axis else positions(k, index, each) for each in range(len(x.shape))]
+    flat = k.reshape(x, shape=(math.prod(x.shape),))
+    places = k.reshape(k.linear_index(*along, shape=tuple(x.shape)), shape=(size,))
     if reduce == "replace":
         return k.reshape(k.index_set(flat, places, values, axis=0), shape=x.shape)
     if not include_self:
