@@ -96,5 +96,7 @@ def test_limits_at_the_infinities(dtype: str) -> None:
 def test_gelu_at_many_more_points() -> None:
     x = np.random.default_rng(0).uniform(-12.9, 6, 300_000).astype("float32")
     exact = np.array([each * math.erfc(-each * math.sqrt(0.5)) / 2 for each in x.astype("float64")])
-    units = np.abs(functions.FUNCTIONS["gelu"](asarray(x)).numpy() - exact) / np.spacing(np.abs(exact).astype("float32"))
+    units = np.abs(functions.FUNCTIONS["gelu"](asarray(x)).numpy() - exact) / np.spacing(
+        np.abs(exact).astype("float32")
+    )
     assert units.max() < (6 if importlib.util.find_spec("llvmlite") else 40)  # compiled, and composed
