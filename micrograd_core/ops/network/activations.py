@@ -14,7 +14,7 @@ from typing import Any
 from micrograd_core.errors import one_of
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops.record import LONG, Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import arrays, in_float32, nest
+from micrograd_core.ops.shared import arrays, in_float32, is_scalar, nest, times
 from micrograd_core.ops.tangents import symmetric
 
 # ── the error function ───────────────────────────────────────────────────────────────────────────────────────
@@ -178,8 +178,8 @@ def _normal_density(k: Table, x: Handle) -> Handle:
 
 
 def _times_normal(k: Table, x: Operand, y: Operand) -> Handle:
-    x, y = arrays(k, x, y)
-    return k.multiply(x, k.multiply(k.erfc(k.multiply(y, -(0.5**0.5))), 0.5))  # erfc keeps the left tail's digits
+    y = arrays(k, x, y)[1] if is_scalar(y) else y
+    return times(k, k.multiply(k.erfc(k.multiply(y, -(0.5**0.5))), 0.5), x)  # erfc keeps the left tail's digits
 
 
 def _tanh_argument(k: Table, x: Handle) -> Handle:
