@@ -1,105 +1,229 @@
 """A program of scalars as runs: loops over steps that are the same operation, and wait for none of each other.
 
-Values lie in one memory. The operands of a run lie equally far apart, and its results in order. So sums of products
-that were written number by number are computed row by row, and a device computes programs of any length by a few loops.
+Values lie in one memory. The operands of a run lie equally far apart, and its results in order. A sum is one step,
+however many terms it has, and its terms lie equally far apart, too. So products of matrices that were written number by
+number are computed row by row, and a device computes programs of any length by a few loops.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.program import Program, Ref
+from micrograd_core.compiler.program import Ref
 
-FUSED: Final[dict[str, Callable[..., Any]]] = {
+INPUT, DETACH, TOTAL = "input", "detach", "total"
+"""What steps of scalars are beside the op table's operations. A total's operands are numbers, and pairs of factors."""
+FOLDS: Final[dict[str, Callable[..., Any]]] = {
+    "sum": lambda k, total, x: k.add(total, x),
+    "dot": lambda k, total, x, y: k.add(total, k.multiply(x, y)),
+    "greatest": lambda k, best, x: k.where(k.less(best, x), x, best),
+    "least": lambda k, best, x: k.where(k.less(x, best), x, best),
+}
+"""What runs do again and again to one number: the next of its terms and of its factors is taken each time."""
+OTHERS: Final[dict[str, Callable[..., Any]]] = {
     "cube": lambda k, x: k.multiply(k.multiply(x, x), x),
     "reciprocal": lambda k, x: k.divide(1.0, x),
-    "multiply_add": lambda k, x, y, z: k.add(z, k.multiply(x, y)),
 }
-"""Operations that runs have beside those of the op table, as compositions."""
 POWERS: Final = {2.0: "square", 3.0: "cube", -1.0: "reciprocal"}
 
 
 class Run(NamedTuple):
-    """So many results of an operation, from a place on; of each operand the first place, and how far apart they are."""
+    """Results of one operation.
+
+    Attributes
+    ----------
+    op : str
+        An operation of the op table, of `FOLDS`, or of `OTHERS`.
+    length, out : int
+        How many results there are, and the place of the first; the others follow it.
+    firsts, steps : sequence of int
+        Of each operand the place for the first result, and how far the place for the next result is from it.
+    terms : int
+        How often a fold takes operands beside its first one; otherwise 1.
+    strides : sequence of int
+        Of each operand how far the next term is; 0 for the first one.
+    """
 
     op: str
     length: int
     out: int
     firsts: Sequence[int]
     steps: Sequence[int]
+    terms: int
+    strides: Sequence[int]
 
 
 class Runs(NamedTuple):
-    """The runs in order, the constants, which lie before all results, where outputs are, and how large memory is."""
+    """The runs in order, the constants, which lie before all results, from where on outputs lie, and memory's size."""
 
     runs: list[Run]
     constants: list[float]
-    outputs: list[int]
+    outputs: int
     size: int
 
 
 def composition(op: str) -> Callable[..., Any]:
     """An operation of a run as a function of a table and numbers."""
-    return FUSED.get(op) or (lambda k, *operands: getattr(k, op)(*operands))
+    return FOLDS.get(op) or OTHERS.get(op) or (lambda k, *operands: getattr(k, op)(*operands))
 
 
-def runs(program: Program, places: Sequence[int], start: int) -> Runs:
-    """The runs of a program whose inputs lie at `places`; what is computed, and constants, lie from `start` on."""
-    constants: dict[str, int] = {}
+def needed(steps: Sequence[tuple[str, Sequence[Any]]], wanted: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """The numbers of the steps that lead to what is `wanted`, and for each step how many operands of these it is."""
+    uses = [0] * len(steps)
+    for x in wanted:
+        if x.__class__ is Ref:
+            uses[x.number] += 1
+    for number in range(len(steps) - 1, -1, -1):  # what a step takes comes before it
+        name, operands = steps[number]
+        if uses[number] and name is not INPUT:
+            for x in operands:
+                if x.__class__ is Ref:
+                    uses[x.number] += 1
+                elif x.__class__ is tuple:
+                    for y in x:
+                        uses[y.number] += 1
+    return [number for number, count in enumerate(uses) if count], uses
 
-    def number(x: Any) -> int:
-        return x.number if x.__class__ is Ref else ~constants.setdefault(repr(float(x)), len(constants))
 
-    inputs, names, rows = program.inputs, list[str](), list[list[int]]()
-    for name, operands, _ in program.steps:
-        if name == "pow" and operands[1].__class__ is float and operands[1] in POWERS:
-            name, operands = POWERS[operands[1]], operands[:1]
-        names.append(name)
-        rows.append([number(x) for x in operands])
-    outputs = [number(x) for x in program.outputs]
-    absorbed = _with_products(inputs, names, rows, Counter(chain(outputs, *rows)))
-    where = [*places, *[0] * len(rows), *range(start + len(constants) - 1, start - 1, -1)]  # -1 is the first constant
+class _Rows:
+    """Steps as rows of numbers of values, in which chains of sums, and of choices, are one row.
+
+    `rows` has the operation and the operands of each value. Constants have the numbers -1, -2, …; after the steps come
+    the numbers of sums that are part of one with other terms.
+    """
+
+    def __init__(self, steps: Sequence[tuple[str, Sequence[Any]]], numbers: Sequence[int], uses: Sequence[int]) -> None:
+        self.rows: dict[int, tuple[str, list[int]]] = {}
+        self.constants: dict[str, int] = {}
+        self.values = len(steps)
+        self._uses, self._alias = uses, dict[int, int]()
+        for number in numbers:
+            name, operands = steps[number]
+            if name in ("add", TOTAL):
+                self.rows[number] = self._sum(operands)
+            elif name == DETACH:
+                self._alias[number] = self.number(operands[0])
+            elif name == "where":
+                self.rows[number] = self._choice(operands)
+            elif name == "pow" and operands[1].__class__ is float and operands[1] in POWERS:
+                self.rows[number] = POWERS[operands[1]], [self.number(operands[0])]
+            elif name != INPUT:
+                self.rows[number] = name, [self.number(x) for x in operands]
+
+    def number(self, x: Any) -> int:
+        """Of a value or a constant."""
+        if x.__class__ is Ref:
+            return self._alias.get(x.number, x.number)
+        return ~self.constants.setdefault(repr(float(x)), len(self.constants))
+
+    def _own(self, x: Any, uses: int = 1) -> str:
+        """The operation that makes a value, if it is used only so often."""
+        return self.rows.get(x.number, ("",))[0] if x.__class__ is Ref and self._uses[x.number] == uses else ""
+
+    def _rank(self, term: Any) -> int:
+        op = "multiply" if term.__class__ is tuple else self._own(term)
+        return {"multiply": 0, "sum": 2, "dot": 2}.get(op, 1)
+
+    def _factors(self, term: Any) -> list[int]:
+        if term.__class__ is tuple:
+            return [self.number(x) for x in term]
+        return self.rows.pop(term.number)[1] if self._own(term) == "multiply" else []
+
+    def _sum(self, terms: Sequence[Any]) -> tuple[str, list[int]]:
+        first, *others = terms
+        if first.__class__ is Ref is others[0].__class__ and len(others) == 1:  # most: a product more in a chain
+            (a,), (b,), rows, uses = first, others[0], self.rows, self._uses
+            if uses[a] == 1 == uses[b] and a in rows and b in rows and (rows[a][0], rows[b][0]) == ("dot", "multiply"):
+                chain = rows.pop(a)
+                chain[1].extend(rows.pop(b)[1])
+                return chain
+        if len(others) == 1 and self._rank(others[0]) > self._rank(first):
+            first, others = others[0], [first]
+        if self._rank(first) == 2:
+            op, row = self.rows.pop(first.number)
+        elif factors := self._factors(first):
+            op, row = "dot", [self.number(-0.0), *factors]
+        else:
+            op, row = "", [self.number(first)]
+        for term in others:
+            factors = self._factors(term)
+            kind = "dot" if factors else "sum"
+            if op not in ("", kind):
+                self.rows[self.values] = op, row
+                row = [self.values]
+                self.values += 1
+            op = kind
+            row += factors or [self.number(term)]
+        return op, row
+
+    def _choice(self, operands: Sequence[Any]) -> tuple[str, list[int]]:
+        condition, x, best = operands
+        row = [self.number(each) for each in operands]
+        if self._own(condition) == "less" and sorted(pair := self.rows[condition.number][1]) == sorted(row[1:]):
+            del self.rows[condition.number]
+            op = "greatest" if pair == row[:0:-1] else "least"
+            return op, [*(self.rows.pop(best.number)[1] if self._own(best, 2) == op else row[2:]), row[1]]
+        return "where", row
+
+
+def runs(
+    steps: Sequence[tuple[str, Sequence[Any]]],
+    numbers: Sequence[int],
+    uses: Sequence[int],
+    wanted: Sequence[Any],
+    places: Mapping[int, int],
+    start: int,
+) -> Runs:
+    """What leads to the values that are `wanted`, as runs.
+
+    Parameters
+    ----------
+    steps : sequence of (str, sequence)
+        Those of `Expressions`.
+    numbers, uses : sequence of int
+        What `needed` says of these steps, and of what is wanted.
+    wanted : sequence of Ref or float
+        The outputs.
+    places : mapping from int to int
+        Where the inputs lie, by their numbers.
+    start : int
+        From where constants and results may lie.
+    """
+    found = _Rows(steps, numbers, uses)
+    outputs = [found.number(x) for x in wanted]
+    constants = [float(x) for x in found.constants]
+    where, levels = ([0] * (found.values + len(constants)) for _ in range(2))
+    for number, place in places.items():
+        where[number] = place
+    for i in range(len(constants)):
+        where[~i] = start + i
     start += len(constants)
-    levels, groups = [0] * len(where), defaultdict[tuple[int, str], list[int]](list)
-    for number_of_value, (name, row) in enumerate(zip(names, rows, strict=True), inputs):
-        if number_of_value not in absorbed:
-            levels[number_of_value] = level = 1 + max([levels[n] for n in row])
-            groups[level, name].append(number_of_value)
+    groups = defaultdict[tuple[int, str, int], list[int]](list)
+    for number, (op, row) in found.rows.items():
+        levels[number] = level = 1 + max([levels[n] for n in row])
+        groups[level, op, len(row)].append(number)
     made = list[Run]()
-    for (_, name), lanes in sorted(groups.items()):
-        lanes, places_of_lanes, begins = min(
-            (_split(each, [[where[n] for n in rows[i - inputs]] for i in each]) for each in (lanes, lanes[::-1])),
-            key=lambda x: len(x[2]),
-        )
-        for at, i in enumerate(lanes, start):
-            where[i] = at
-        for begin, end in pairwise([*begins, len(lanes)]):
-            first = places_of_lanes[begin]
-            steps = [y - x for x, y in zip(first, places_of_lanes[begin + 1], strict=True)] if end > begin + 1 else []
-            made.append(Run(name, end - begin, start + begin, first, steps or [1] * len(first)))
+    for (_, op, _), lanes in sorted(groups.items()):
+        at = [[where[n] for n in found.rows[i][1]] for i in lanes]
+        begins, backwards = _begins(at), _begins(at[::-1])
+        if (len(backwards), at[-1]) < (len(begins), at[0]):
+            at, lanes, begins = at[::-1], lanes[::-1], backwards
+        for place, number in enumerate(lanes, start):
+            where[number] = place
+        made += _pieces(op, begins, at, start)
         start += len(lanes)
-    return Runs(made, [float(x) for x in constants], [where[n] for n in outputs], start)
+    at = [[where[n]] for n in outputs]
+    made += _pieces("copy", _begins(at), at, start)
+    return Runs(made, constants, start, start + len(at))
 
 
-def _with_products(inputs: int, names: list[str], rows: list[list[int]], uses: Counter[int]) -> set[int]:
-    """Sums with a product that nobody else reads become one operation; the products."""
-    absorbed = set[int]()
-    for i, name in enumerate(names):
-        if name == "add":
-            for n, other in (rows[i][::-1], rows[i]):
-                if n >= inputs and names[n - inputs] == "multiply" and uses[n] == 1:
-                    names[i], rows[i] = "multiply_add", [*rows[n - inputs], other]
-                    absorbed.add(n)
-                    break
-    return absorbed
-
-
-def _split(lanes: list[int], places: list[list[int]]) -> tuple[list[int], list[list[int]], list[int]]:
-    """Where the operands of results stop to lie equally far apart, beside these."""
-    codes = [sum([x << 32 * i for i, x in enumerate(each)]) for each in places]  # differences of all in one number
+def _begins(places: list[list[int]]) -> list[int]:
+    """Of which results the operands do not lie equally far from those of the results before."""
+    codes = [int.from_bytes(array("q", each).tobytes(), "little") for each in places]  # their differences in one number
     begins, i = list[int](), 0
     while i < len(codes):
         begins.append(i)
@@ -108,4 +232,29 @@ def _split(lanes: list[int], places: list[list[int]]) -> tuple[list[int], list[l
             step = codes[i] - codes[i - 1]
             while i < len(codes) and codes[i] - codes[i - 1] == step:
                 i += 1
-    return lanes, places, begins
+    return begins
+
+
+def _pieces(op: str, begins: list[int], places: list[list[int]], out: int) -> Iterator[Run]:
+    """Runs of results that begin at these; of folds a run for terms that lie equally far apart, and others go on."""
+    width = 2 if op == "dot" else 1
+    for begin, end in pairwise([*begins, len(places)]):
+        first, second, here = places[begin], places[min(begin + 1, end - 1)], out + begin
+        step = [y - x for x, y in zip(first, second, strict=True)]
+        if op not in FOLDS:
+            yield Run(op, end - begin, here, first, step, 1, [0] * len(first))
+            continue
+        terms = [(first[i : i + width], step[i : i + width]) for i in range(1, len(first), width)]
+        head, at = (first[:1], step[:1]), 0
+        while at < len(terms):
+            stride, until = [0] * width, at + 1
+            if until < len(terms):
+                stride = [y - x for x, y in zip(terms[at][0], terms[until][0], strict=True)]
+            while until < len(terms) and terms[until] == (_sums(terms[until - 1][0], stride), terms[at][1]):
+                until += 1
+            yield Run(op, end - begin, here, head[0] + terms[at][0], head[1] + terms[at][1], until - at, [0, *stride])
+            head, at = ([here], [1]), until
+
+
+def _sums(x: Sequence[int], y: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip(x, y, strict=True)]

@@ -7,21 +7,22 @@ above, so that both have the same numbers, infinite and NaN ones too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial, reduce
 from typing import Any, Final
 
-from micrograd_core.compiler.builder import INPUT, Builder
-from micrograd_core.compiler.program import Ref, Step
+from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.runs import DETACH, INPUT, TOTAL, needed
 from micrograd_core.compiler.specs import TensorSpec, expected_parts
 from micrograd_core.dtypes import float64
 from micrograd_core.interpreters.floats import Floats
 from micrograd_core.ops import TABLE, rules
 
 Operand = Ref | float
+Term = Operand | tuple[Ref, Ref]
+"""What a derivative is a sum of: a number, or the product of two."""
+_REF: Final[Callable[[tuple[int]], Ref]] = partial(tuple.__new__, Ref)  # in half the time
 FLOAT: Final = TensorSpec((), float64)
-NOTHING: Final[dict[str, Any]] = {}
-"""The parameters of all steps here."""
 
 
 @cache
@@ -29,10 +30,21 @@ def _spec(op: str) -> TensorSpec:
     return TensorSpec((), expected_parts(TABLE[op], (FLOAT,) * 3, {}, shaped=False)[0].dtype)
 
 
-class Expressions(Builder):
-    """``k`` for gradient rules on scalars that are not known yet."""
+class Expressions:
+    """``k`` for gradient rules on scalars that are not known yet.
+
+    Attributes
+    ----------
+    steps : list of (str, sequence)
+        An operation and its operands for each value, in the order in which they can be computed. Beside those of the op
+        table there are inputs, ``detach``, and totals of `Term`s.
+    """
 
     dtype = staticmethod(Floats.dtype)
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, Sequence[Any]]] = []
+        self._known: dict[Any, Ref] = {}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
@@ -42,19 +54,34 @@ class Expressions(Builder):
             return partial(compose, self)
         return partial(self.make, name)  # not kept: it would refer back
 
+    def _emit(self, name: str, operands: Sequence[Any], key: Any) -> Ref:
+        """The value that a step makes. Steps with the same `key` make one."""
+        found = self._known.get(key)
+        if found is None:
+            found = _REF((len(self.steps),))
+            self.steps.append((name, operands))  # an interrupt after it leaves a step that nobody knows
+            self._known[key] = found
+        return found
+
     def input(self, kind: str, what: Any) -> Ref:
         """A number that is read at each call: `kind` and `what`, an object or a position, say from where."""
-        key = INPUT, kind, what if isinstance(what, int) else id(what)
-        return self.emit(Step(INPUT, (kind, what), NOTHING), FLOAT, key)
+        return self._emit(INPUT, (kind, what), (INPUT, kind, what if isinstance(what, int) else id(what)))
 
     def detach(self, x: Operand) -> Operand:
         """The same number, through which no gradient goes."""
-        return self.emit(Step("detach", (x,), NOTHING), FLOAT, ("detach", x)) if isinstance(x, Ref) else x
+        return self._emit(DETACH, (x,), (DETACH, x)) if isinstance(x, Ref) else x
 
     def make(self, name: str, *operands: Operand) -> Operand:
         """An operation, simplified where that changes no number."""
+        for each in operands:
+            if each.__class__ is not Ref:
+                return self._simplified(name, operands)
+        return self._emit(name, operands, (name, operands))
+
+    def _simplified(self, name: str, operands: tuple[Operand, ...]) -> Operand:
+        """An operation of which some operand is a number."""
         x, y = operands[0], operands[-1]
-        if x.__class__ is not Ref is not y.__class__ and Ref not in map(type, operands) and hasattr(Floats, name):
+        if Ref not in map(type, operands) and hasattr(Floats, name):
             return getattr(Floats, name)(*operands)  # type: ignore[no-any-return]
         if name == "multiply" and (x == 1.0 or y == 1.0):
             return y if x == 1.0 else x
@@ -64,34 +91,57 @@ class Expressions(Builder):
             return y if x == 0.0 else x
         if name in ("divide", "pow") and y == 1.0:
             return x
-        key = (name, *[each.number if each.__class__ is Ref else repr(each) for each in operands])
-        return self.emit(Step(name, operands, NOTHING), _spec(name), key)
+        return self._emit(name, operands, (name, *[x if x.__class__ is Ref else repr(x) for x in operands]))
 
     def gradients(self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Ref]) -> dict[Ref, Operand]:
         """What the cotangents of `roots` lead to, for those of the `leaves` that these depend on."""
-        cotangents: dict[Ref, Operand] = {}
+        terms: dict[int, list[Term]] = {}
         for root, g in roots:
             if isinstance(root, Ref):
-                cotangents[root] = self.make("add", cotangents[root], g) if root in cotangents else g
-        for number in range(max(cotangents, default=Ref(-1)).number, -1, -1):
-            out, (name, operands, _) = self.refs[number], self.steps[number]
-            if out not in cotangents or name in (INPUT, "detach"):
+                terms.setdefault(root.number, []).append(g)
+        for number in range(max(terms, default=-1), -1, -1):
+            name, operands = self.steps[number]
+            if number not in terms or name in (INPUT, DETACH):
                 continue
-            g = cotangents[out]
-            found = rules(name)  # a condition has none
-            for i, (x, rule) in enumerate(zip(operands[-len(found) :], found, strict=True)):
-                if not isinstance(x, Ref):
-                    continue
-                if name in ("add", "multiply"):  # by far the most: what their rules say, in a fifth of the time
-                    d = g if name == "add" else self.make(name, g, operands[1 - i])
-                elif name in ("relu", "where"):
-                    d = rule(self, g, out, *operands)  # which chooses, where a product with 0 could be NaN
-                elif name == "pow" and i == 0:
-                    d = self.make("multiply", g, self._power_slope(*operands))
-                else:
-                    d = self.make("multiply", g, rule(self, 1.0, out, *operands))
-                cotangents[x] = self.make("add", cotangents[x], d) if x in cotangents else d
-        return {leaf: cotangents[leaf] for leaf in leaves if leaf in cotangents}
+            g = self._total(terms.pop(number))
+            if name == "add":  # by far the most are sums and products
+                found: Iterable[tuple[Operand, Term]] = [(x, g) for x in operands]
+            elif name == "multiply":
+                x, y = operands
+                found = (x, self._product(g, y)), (y, self._product(g, x))
+            else:
+                found = self._carried(name, operands, Ref(number), g)
+            for x, term in found:
+                if x.__class__ is Ref:
+                    if x.number in terms:
+                        terms[x.number].append(term)
+                    else:
+                        terms[x.number] = [term]
+        return {leaf: self._total(terms[leaf.number]) for leaf in leaves if leaf.number in terms}
+
+    def _carried(self, name: str, operands: Sequence[Operand], out: Ref, g: Operand) -> Iterable[tuple[Operand, Term]]:
+        """What a step's rules give for its operands; a condition has none."""
+        found = rules(name)
+        for i, (x, rule) in enumerate(zip(operands[-len(found) :], found, strict=True)):
+            if x.__class__ is not Ref:
+                continue
+            if name in ("relu", "where"):
+                yield x, rule(self, g, out, *operands)  # which chooses, where a product with 0 could be NaN
+            elif name == "pow" and i == 0:
+                yield x, self._product(g, self._power_slope(*operands))
+            else:
+                yield x, self._product(g, rule(self, 1.0, out, *operands))
+
+    def _product(self, x: Operand, y: Operand) -> Term:
+        """A product that becomes part of a sum."""
+        return (x, y) if x.__class__ is Ref is y.__class__ else self.make("multiply", x, y)
+
+    def _total(self, terms: list[Term]) -> Operand:
+        """The sum of terms, from left to right."""
+        if len(terms) > 2 and float not in map(type, terms):
+            return self._emit(TOTAL, terms, id(terms))  # which the step keeps alive
+        numbers = [self.make("multiply", *x) if x.__class__ is tuple else x for x in terms]
+        return reduce(partial(self.make, "add"), numbers)
 
     def _power_slope(self, x: Operand, y: Operand) -> Operand:
         """The derivative of ``x**y`` by `x`, which is 0 for every `x` where `y` is."""
@@ -99,3 +149,30 @@ class Expressions(Builder):
             other = self.make("where", self.make("equal", y, 0.0), 1.0, y)
             return self.make("multiply", y, self.make("pow", x, self.make("subtract", other, 1.0)))
         return self.make("multiply", self.make("pow", x, y - 1.0), y) if y else 0.0
+
+    def program(self, wanted: Sequence[Operand]) -> tuple[Program, list[int]]:
+        """What leads to the values that are `wanted`, in operations of the op table, and the numbers of its inputs."""
+        numbers, _ = needed(self.steps, wanted)
+        inputs = [n for n in numbers if self.steps[n][0] == INPUT]
+        there: dict[int, Any] = {n: Ref(i) for i, n in enumerate(inputs)}
+        types, made, known = [FLOAT] * len(inputs), list[Step](), dict[Any, Ref]()
+
+        def now(x: Any) -> Any:
+            return there[x.number] if x.__class__ is Ref else x
+
+        def step(name: str, *given: Any) -> Any:
+            key = name, *[x if x.__class__ is Ref else repr(x) for x in given]
+            if key not in known:
+                known[key] = Ref(len(types))
+                types.append(_spec(name))
+                made.append(Step(name, given, {}))
+            return known[key]
+
+        for number in numbers:
+            name, operands = self.steps[number]
+            if name == TOTAL:
+                terms = [step("multiply", *map(now, x)) if x.__class__ is tuple else now(x) for x in operands]
+                there[number] = reduce(partial(step, "add"), terms)
+            elif name != INPUT:
+                there[number] = now(operands[0]) if name == DETACH else step(name, *map(now, operands))
+        return Program(len(inputs), made, [now(x) for x in wanted], types), inputs

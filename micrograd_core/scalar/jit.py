@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from functools import cached_property, partial
-from itertools import count, islice
+from itertools import accumulate, count, islice
 from math import prod
 from numbers import Number
 from typing import Any, Final
 
-from micrograd_core.compiler.builder import INPUT
 from micrograd_core.compiler.executor import straight_line
-from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.program import Program, Ref
 from micrograd_core.compiler.python import CONSTANTS, FUNCTIONS, source
+from micrograd_core.compiler.runs import INPUT, needed, runs
 from micrograd_core.device import default_device
 from micrograd_core.dtypes import float64
 from micrograd_core.engine.modes import enable_grad, grad_mode
@@ -160,40 +160,42 @@ class Trace:
 
     def expression(self, value: Value) -> Operand:
         """What a value computes. Nothing recurses: operands come first."""
-        stack = [value]
+        known, numbers, stack = self.known, self.numbers, [value]
         while stack:
             each = stack.pop()
-            if each in self.known:
+            if each in known:
                 continue
-            operands = [] if is_leaf(each) else [x for x in (each._a, each._b) if x is not None]
-            if isinstance(each, DeviceValue) or any(isinstance(x, Block) for x in operands) or each._name == "jit":
+            name, a, b = each._name, each._a, each._b
+            x, y = known.get(a), None if b is None else known.get(b)
+            if name and name != "jit" and x is not None and (b is None or y is not None):
+                known[each] = self._compute(each, x, y)
+                if a in numbers and (b is None or b in numbers):
+                    numbers.add(each)
+            elif name == "jit" or isinstance(each, DeviceValue) or (name and isinstance(a, Block)):
                 raise TraceError(
-                    f"jit: a traced function computes with Values on the cpu; this one came from {each._name!r}. Pass "
-                    "it as an argument, or compute it without jit"
+                    f"jit: a traced function computes with Values on the cpu; this one came from {name!r}. Pass it as an "
+                    "argument, or compute it without jit"
                 )
-            waiting = [x for x in operands if x not in self.known]
-            if waiting:
-                stack += [each, *waiting[::-1]]
-            elif not operands:
-                self._read(each)
+            elif name:
+                stack += [each, a] if b is None else [each, b, a]
             else:
-                self.known[each] = self._compute(each)
-                if self.numbers.issuperset(operands):
-                    self.numbers.add(each)
-        return self.known[value]
+                self._read(each)
+        return known[value]
 
-    def _compute(self, value: Value) -> Operand:
+    def _compute(self, value: Value, x: Operand, y: Operand | None) -> Operand:
+        name, other = value._name, value._db
         if self.assigned and any(
             x is not None and ("data", self._holder(x)) in self.assigned for x in (value._a, value._b)
         ):
             raise TraceError(
                 "jit: a value is used after its data was assigned in the same traced function; trace one step at a time"
             )
-        symbol = REFLECTED.get(value._name, value._name)
-        operands = [self.known[value._a]]
-        if value._db is not None:
-            operands.append(float(value._db) if value._b is None else self.known[value._b])
-        return self.k.make(OPERATIONS.get(symbol, symbol), *operands[:: -1 if value._name in REFLECTED else 1])
+        if y is None and other is None:
+            return self.k.make(OPERATIONS.get(name, name), x)
+        y = float(other) if y is None else y
+        if name in REFLECTED:
+            x, y, name = y, x, REFLECTED[name]
+        return self.k.make(OPERATIONS.get(name, name), x, y)
 
 
 def is_leaf(value: Value) -> bool:
@@ -230,25 +232,35 @@ class Compiled:
     """
 
     def __init__(self, k: Expressions, groups: Sequence[Group]) -> None:
-        wanted = [x for _, numbers in groups for x in numbers]
-        self.program, inputs = k.program(wanted, lambda x: k.steps[x.number].op == INPUT)
+        self._k, self._wanted = k, [x for _, numbers in groups for x in numbers]
+        numbers, uses = needed(k.steps, self._wanted)
+        inputs = [n for n in numbers if k.steps[n][0] == INPUT]
         self.given: dict[tuple[str, Any], int] = {}
         self._reads: list[tuple[int, int | None]] = []
-        for x in inputs:
-            part, what = k.steps[x.number].operands
+        for n in inputs:
+            part, what = k.steps[n][1]
             whole, i = (what._a, what._da) if isinstance(what, Parameter) else (what, None)
             self._reads.append((self.given.setdefault((part, whole), len(self.given)), i))
         self._shapes = [shape for shape, _ in groups]
         self.matrices = [what if isinstance(what, Matrix) else None for _, what in self.given]
-        self._text = partial(source, self.program, self._reads, list(map(prod, self._shapes)))
         self.machine: Callable[..., Any] | None = None
         """The program through the kernel ``scalars``, which the host has; it takes and gives handles of float64."""
         plain = all(matrix is None or matrix.tensor.dtype is float64 for matrix in self.matrices)
-        if plain and len(self.program.steps) > FEW:
+        if plain and len(numbers) - len(inputs) > FEW:
             kernel = default_device().kernels.backend.kernel("scalars")
             shapes = [matrix and matrix.shape for matrix in self.matrices]
-            reads = [(which, i or 0) for which, i in self._reads]
-            self.machine = kernel and kernel(self.program, shapes, reads, self._shapes)
+            starts = [*accumulate([1 if shape is None else prod(shape) for shape in shapes], initial=0)]
+            places = {n: starts[which] + (i or 0) for n, (which, i) in zip(inputs, self._reads, strict=True)}
+            found = partial(runs, k.steps, numbers, uses, self._wanted, places, starts[-1])
+            self.machine = kernel and kernel(found, shapes, self._shapes)
+
+    @cached_property
+    def program(self) -> Program:
+        """The steps in operations of the op table."""
+        return self._k.program(self._wanted)[0]
+
+    def _text(self) -> str:
+        return source(self.program, self._reads, [*map(prod, self._shapes)])
 
     def source(self) -> str:
         """The Python or the LLVM IR that runs."""
@@ -384,7 +396,6 @@ class Replay:
             cells |= {i: trace.k.input(part, element(Parameter, matrix, i)) for i in {*range(matrix.width)} - {*cells}}
             groups.append((matrix.shape, [cells[i] for i in range(matrix.width)]))
         self.compiled = Compiled(trace.k, groups)
-        self.program = self.compiled.program
         self.holds = _holds(args, kwargs, record)
         self._call(trace, text)
         text.lines.append(f"{tuple_text([f'm{i}' for i in range(len(groups))])} = found")
@@ -392,6 +403,11 @@ class Replay:
         text.lines += stores
         self._return(trace, text, out, slopes, first)
         self.run = text.function("def run(flat):")
+
+    @property
+    def program(self) -> Program:
+        """The steps in operations of the op table."""
+        return self.compiled.program
 
     def _call(self, trace: Trace, text: Text) -> None:
         """Lines that gather numbers, and compute."""

@@ -47,7 +47,7 @@ def is_library(name: str) -> bool:
 class Captured:
     """All that functions and objects lead to, and the guards that say whether it is as it was."""
 
-    def __init__(self, roots: list[Any]) -> None:
+    def __init__(self, roots: list[Any], until_values: bool = False) -> None:
         self.tensors: dict[int, Tensor] = {}
         self.met: dict[int, int] = {}  # from the identity of a tensor to the number of places that led to it
         self.changing: dict[int, Any] = {}  # optimisers and schedules: what has attributes that are `changing`
@@ -60,8 +60,8 @@ class Captured:
         self._modules: dict[int, ModuleType] = {}
         self._looked: dict[int, set[str]] = {}
         stack = list(roots)
-        while stack:
-            while stack:
+        while stack and not (until_values and self.values):
+            while stack and not (until_values and self.values):
                 stack.extend(self._visit(stack.pop()))
             for module in list(self._modules.values()):
                 stack.extend(self._look(vars(module), self._names, "the global"))

@@ -168,7 +168,7 @@ class Jitted(Generic[P, R]):
             )
         if flat:
             return bool(values)
-        captured = Captured([self.__wrapped__, *roots])
+        captured = Captured([self.__wrapped__, *roots], until_values=True)
         has_float = any(x.__class__ is float for x in pytrees.flatten((args, kwargs))[0])
         return captured.values or (not captured.tensors and has_float)
 

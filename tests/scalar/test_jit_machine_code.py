@@ -152,8 +152,7 @@ def test_functions_and_their_derivatives_are_those_of_values(name: str) -> None:
 
 def test_sums_of_products_are_computed_row_by_row() -> None:
     """A product of a matrix and a vector that is written number by number takes runs, not as many steps."""
-    from micrograd_core.compiler.builder import INPUT
-    from micrograd_core.compiler.runs import runs
+    from micrograd_core.compiler.runs import needed, runs
     from micrograd_core.interpreters.expressions import Expressions
 
     n, k = 24, Expressions()
@@ -166,10 +165,58 @@ def test_sums_of_products_are_computed_row_by_row() -> None:
         for x, y in zip(matrix[i * n : i * n + n], vector, strict=True):
             total = k.add(total, k.multiply(x, y))
         results.append(total)
-    program, inputs = k.program(results, lambda x: k.steps[x.number].op == INPUT)
-    found = runs(program, [x.number for x in inputs], len(inputs))
-    assert len(found.runs) <= n + 1 < len(program.steps)
-    assert sum(each.length for each in found.runs) == n * n
+    numbers, uses = needed(k.steps, results)
+    found = runs(k.steps, numbers, uses, results, {x.number: x.number for x in (*matrix, *vector)}, n * n + n)
+    (products,) = [each for each in found.runs if each.op == "dot"]
+    assert (products.length, products.terms, [*products.steps]) == (n, n, [0, n, 0])
+    assert [*products.strides] == [0, 1, 1]
+
+
+def sums(plan: random.Random, made: list[Value]) -> Value:
+    """A sum of some kind: of products, of numbers, of both, from either end, or a choice."""
+    count, step = plan.randrange(1, 12), plan.choice([1, 1, 2, -1])
+    first, second = ([made[(start + i * step) % len(made)] for i in range(count)] for start in plan.sample(range(50), 2))
+    kind = plan.choice(["dot", "dot", "sum", "mixed", "shared", "right", "choice", "square"])
+    if kind == "choice":
+        choose = plan.choice([scalar.max, scalar.min])
+        return choose(x.data for x in first) * second[0]
+    products = [x * y for x, y in zip(first, second, strict=True)]
+    if kind == "shared":  # with others, which need the products, too
+        return sum(products, Value(0.0)) * 0.25 + products[0] * products[-1]
+    if kind == "right":
+        total = products[-1]
+        for each in products[-2::-1]:
+            total = each + total
+        return total * 0.5
+    terms = {"dot": products, "sum": first, "mixed": [*first, *products], "square": [x * x for x in first]}[kind]
+    return sum(terms[1:], terms[0]) * 0.5
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sums_and_choices_by_generation_give_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(xs: list[Value], seed: int = seed) -> list[Value]:
+        plan, made = random.Random(seed), [*xs]
+        for _ in range(40):
+            made.append(sums(plan, made))
+        loss = made[-1] + sum(made[50:], Value(0.0)) * 0.1
+        loss.backward()
+        for x in xs[:7]:
+            x.data = x.data - 0.1 * x.grad
+        return [loss, *made[-3:]]
+
+    numbers = random.Random(-seed)
+    given = [numbers.choice([0.0, -0.0, 1.0, numbers.gauss(0, 1), numbers.gauss(0, 1)]) for _ in range(50)]
+    given[3] = math.inf if seed == 9 else given[3]
+    compiled, found = jit(f), []
+    for function in (compiled, in_python(f, monkeypatch), f):
+        xs = [Value(x) for x in given]
+        results = [x.data for x in function(xs)]
+        found.append([results, [x.grad for x in xs] + [x.data for x in xs]])
+    assert "define" in compiled.source
+    machine, python, eager = found
+    assert repr(machine) == repr(python)
+    assert repr(machine[0]) == repr(eager[0])
+    assert machine[1] == pytest.approx(eager[1], rel=1e-9, abs=1e-12, nan_ok=True)  # added up in another order
 
 
 def test_many_values_that_a_function_assigns_to_stay_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
 from micrograd_core.compiler.passes import optimized, written
-from micrograd_core.compiler.program import Program, Ref
-from micrograd_core.compiler.runs import Run, composition, runs
+from micrograd_core.compiler.program import Ref
+from micrograd_core.compiler.runs import FOLDS, Run, Runs, composition
 from micrograd_core.dtypes import bool_, float64
 from micrograd_cpu import entries
 from micrograd_cpu.mathematics import definitions
@@ -24,21 +24,30 @@ from micrograd_cpu.scalars import Scalars, constant, covers
 
 STEPS: Final = ((1, 1, 1), (0, 1, 1), (1, 0, 1))
 """How far apart operands lie in loops of their own, which LLVM makes vectors of."""
-Loop = tuple[str, int, tuple[int, ...]]
-"""An operation, how many operands it has, and how far apart they lie; nothing where the run says that."""
+LANES: Final = 8
+"""How many sums of products are computed at once where these lie side by side."""
+OFFSETS: Final = range(4)
+"""Those that are where they do not."""
+VECTOR: Final = f"<{LANES} x double>"
+LONG: Final = 64
+"""From how many results on a loop of its own pays."""
+NOT_WIDE: Final = ", !llvm.loop !0"
+"""Vectors of numbers that lie apart gain nothing, and take long to compile."""
+Loop = tuple[str, bool, tuple[int | None, ...]]
+"""An operation, whether many sums are computed at once, and how far apart operands lie; ``None``: the run says that."""
 
 
 def arithmetic(
-    program: Program, given: Sequence[tuple[int, ...] | None], reads: Sequence[tuple[int, int]], shapes: Sequence[Any]
+    runs: Callable[[], Runs], given: Sequence[tuple[int, ...] | None], shapes: Sequence[Any]
 ) -> Callable[..., Any] | None:
     """A program of scalars as a function, or ``None`` where nothing is compiled.
 
     Parameters
     ----------
+    runs : function
+        It returns the program. In its memory the arguments come first, in order.
     given : sequence of tuple of int or None
         Of each argument the shape, where it is a handle of float64; else it is a float.
-    reads : sequence of (int, int)
-        For each input of the program, which argument it is, and which element of it.
     shapes : sequence of tuple of int
         The outputs of the program, in order, fill handles of these shapes.
 
@@ -51,46 +60,59 @@ def arithmetic(
     if not entries.compiles():
         return None
     starts = [*accumulate([1 if shape is None else prod(shape) for shape in given], initial=0)]
-    found = runs(program, [starts[which] + i for which, i in reads], starts[-1])
-    loops = {loop: i for i, loop in enumerate(dict.fromkeys(map(_loop_of, found.runs)))}
+    found = runs()
+    each_loop = [_loop_of(each) for each in found.runs]
+    loops = {loop: i for i, loop in enumerate(dict.fromkeys(loop for loop, _ in each_loop))}
     text = _text([*loops])
     held = library(text, ["run"])
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(held["run"])
-    code = np.array([_words(loops[_loop_of(each)], each) for each in found.runs], np.int64)
-    blank, outputs = np.zeros(found.size), np.array(found.outputs, np.int64)
+    code = np.array([_words(loops[loop], each) for loop, each in each_loop], np.int32)
+    blank = np.zeros(found.size + LANES)  # a vector of sums that begin with one number reads beyond it
     blank[starts[-1] : starts[-1] + len(found.constants)] = found.constants
-    parts = np.split(outputs, np.cumsum([*map(prod, shapes)])[:-1])
-    made_at = [each.reshape(shape) for each, shape in zip(parts, shapes, strict=True)]
+    ends = [*accumulate(map(prod, shapes), initial=found.outputs)]
+    made_at = [(slice(*each), shape) for each, shape in zip(pairwise(ends), shapes, strict=True)]
     floats = [i for i, shape in enumerate(given) if shape is None]
     arrays = [(i, slice(starts[i], starts[i + 1]), shape) for i, shape in enumerate(given) if shape is not None]
-    at_floats, memory = [starts[i] for i in floats], dict[str, tuple[Any, ...]](free=(blank,))  # which no call has
+    memory = dict[str, Any](free=(blank, blank.ctypes.data))
+    places, count = code.ctypes.data, len(code)
 
     def call(*arguments: Any) -> Any:
-        (values,) = memory.pop("free", ()) or (blank.copy(),)  # in one step, whatever other threads do
-        values[at_floats] = [arguments[i] for i in floats]
+        values, address = memory.pop("free", None) or ((other := blank.copy()), other.ctypes.data)  # in one step
+        for i in floats:
+            values[starts[i]] = arguments[i]
         for i, part, shape in arrays:
             x = arguments[i]
             if x.__class__ is not np.ndarray or x.dtype != np.float64 or x.shape != shape:
                 return None
             values[part] = x.ravel()
-        run(values.ctypes.data, code.ctypes.data, len(code))
-        made = [values[at] for at in made_at]
-        memory["free"] = (values,)
+        run(address, places, count)
+        made: list[Any] = [values[at].reshape(shape).copy() for at, shape in made_at]
         made[0] = made[0].tolist()
+        memory["free"] = values, address
         return made
 
-    call.source, call.library = lambda: text, held  # type: ignore[attr-defined]  # the code lives as long as `call`
+    call.source, call.library, call.code = lambda: text, held, code  # type: ignore[attr-defined]  # for as long as `call`
     return call
 
 
-def _loop_of(run: Run) -> Loop:
-    count = len(run.steps)
-    return run.op, count, next((each[:count] for each in STEPS if [*each[:count]] == run.steps), ())
+def _loop_of(run: Run) -> tuple[Loop, Run]:
+    """The loop of a run, and the run with its factors in the order of that loop."""
+    steps = tuple(run.steps)
+    if run.op == "dot" and (steps[1] != 0, steps[1]) > (steps[2] != 0, steps[2]):
+        head, x, y = zip(run.firsts, run.steps, run.strides, strict=True)
+        firsts, steps, strides = zip(head, y, x, strict=True)
+        run = run._replace(firsts=firsts, steps=steps, strides=strides)
+    if run.op == "dot" and run.length >= LANES and steps[0] in (0, 1) and steps[1] in (0, 1) and steps[2] == 1:
+        return (run.op, True, (None, *steps[1:])), run
+    if run.op == "dot":
+        return (run.op, False, (None, steps[1] and None, None)), run
+    own = run.op not in FOLDS and run.length >= LONG and steps in [each[: len(steps)] for each in STEPS]
+    return (run.op, False, steps if own else (None,) * len(steps)), run
 
 
 def _words(loop: int, run: Run) -> list[int]:
-    pairs = [x for pair in zip(run.firsts, run.steps, strict=True) for x in pair]
-    return [loop, run.length, run.out, *pairs, *[0] * (6 - len(pairs))]
+    triples = [x for each in zip(run.firsts, run.steps, run.strides, strict=True) for x in each]
+    return [loop, run.length, run.terms, run.out, *triples, *[0] * (9 - len(triples))]
 
 
 def _text(loops: Sequence[Loop]) -> str:
@@ -98,36 +120,87 @@ def _text(loops: Sequence[Loop]) -> str:
     texts, functions, declared = list[str](), set[tuple[str, str]](), set[str]()
     for number, loop in enumerate(loops):
         s = _loop(*loop)
-        head = "i64 %n, ptr noalias %out, ptr %p0, i64 %s0, ptr %p1, i64 %s1, ptr %p2, i64 %s2"
+        own = "" if loop[0] in FOLDS else "noalias "  # a fold may go on with what it made before
+        head = f"i64 %n, i64 %terms, ptr {own}%out" + "".join(f", ptr %p{i}, i64 %s{i}, i64 %t{i}" for i in range(3))
         texts.append(s.defined(f"define internal void @loop{number}({head}) nounwind"))
         functions |= s.functions
         declared |= s.declared
     texts += definitions(functions, declared)
     names = ", ".join([f"ptr @loop{number}" for number in range(len(loops))])
-    texts.append(source("runs", count=len(loops), loops=names))
+    words = [f"  %a{i} = getelementptr i32, ptr %run, i64 {i}\n  %h{i} = load i32, ptr %a{i}\n  %w{i} = sext i32 %h{i} to i64" for i in range(13)]
+    texts.append(source("runs", count=len(loops), loops=names, words="\n".join(words)))
+    texts.append('!0 = distinct !{!0, !{!"llvm.loop.vectorize.enable", i1 false}}')
     return "\n\n".join([*texts, *sorted(declared)]) + "\n"
 
 
-def _loop(op: str, count: int, steps: tuple[int, ...]) -> Scalars:
+def _loop(op: str, whole: bool, steps: tuple[int | None, ...]) -> Scalars:
+    s, count = Scalars(), len(steps)
     dtypes = [bool_ if op.startswith("logical") or (op == "where" and not i) else float64 for i in range(count)]
-    whole: Any = written(composition(op), [((), dtype) for dtype in dtypes], {})
-    program, s = optimized(whole, covers), Scalars()
+
+    def address(n: int, i: str) -> str:
+        step = steps[n]
+        return s.at(f"%p{n}", "double", s.emit(f"mul i64 {i}, %s{n}") if step is None else i if step else 0)
 
     def element(i: str) -> None:
-        values = []
-        for n, dtype in enumerate(dtypes):
-            at = ("0", i)[steps[n]] if steps else s.emit(f"mul i64 {i}, %s{n}")
-            values.append(s.convert(s.load(s.at(f"%p{n}", "double", at), float64), float64, dtype))
-        for step in program.steps:
-            made = program.types[len(values)].dtype
-            computed = [program.types[x.number].dtype for x in step.operands if isinstance(x, Ref)]
-            known = made if step.op == "where" else computed[0]  # of constants
-            given = [program.types[x.number].dtype if isinstance(x, Ref) else known for x in step.operands]
-            numbers = [values[x.number] if isinstance(x, Ref) else constant(x, known) for x in step.operands]
-            values.append(s.compute(step.op, numbers, given, made))
-        (out,) = program.outputs
-        value = s.convert(values[out.number], program.types[out.number].dtype, float64)
-        s.store(value, s.at("%out", "double", i), float64)
+        places = [address(n, i) for n in range(count)]
+        values = [s.convert(s.load(x, float64), float64, dtype) for x, dtype in zip(places, dtypes, strict=True)]
+        s.store(_computed(s, op, values, dtypes), s.at("%out", "double", i), float64)
 
-    s.loop("0", "%n", element)
+    def fold(type: str, lanes: Sequence[str], load: Callable[[int, str], str], combine: Callable[..., str]) -> None:
+        places = [[address(n, i) for n in range(count)] for i in lanes]
+        totals = [s.alloca("double", LANES) for _ in lanes]
+        for place, total in zip(places, totals, strict=True):
+            s.do(f"store {type} {load(0, place[0])}, ptr {total}")
+
+        def term(k: str) -> None:
+            at = ["", *[s.emit(f"mul i64 {k}, %t{n}") for n in range(1, count)]]
+            for place, total in zip(places, totals, strict=True):
+                before = s.emit(f"load {type}, ptr {total}")
+                others = [load(n, s.at(place[n], "double", at[n])) for n in range(1, count)]
+                s.do(f"store {type} {combine(before, *others)}, ptr {total}")
+
+        s.loop("0", "%terms", term, about=NOT_WIDE)
+        for i, total in zip(lanes, totals, strict=True):
+            s.do(f"store {type} {s.emit(f'load {type}, ptr {total}')}, ptr {s.at('%out', 'double', i)}, align 8")
+
+    def vector(n: int, place: str) -> str:
+        many = "" if steps[n] == 0 else s.emit(f"load {VECTOR}, ptr {place}, align 8")
+        if steps[n]:
+            return many
+        first = s.emit(f"insertelement {VECTOR} poison, double {s.load(place, float64)}, i64 0")
+        same = s.emit(f"shufflevector {VECTOR} {first}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
+        return s.emit(f"select i1 {s.emit('icmp eq i64 %s0, 0')}, {VECTOR} {same}, {VECTOR} {many}") if many else same
+
+    def summed(total: str, *factors: str) -> str:
+        return s.emit(f"fadd {VECTOR} {total}, {s.emit(f'fmul {VECTOR} ' + ', '.join(factors))}")
+
+    def scalars(*lanes: str) -> None:
+        fold("double", lanes, lambda n, x: s.load(x, float64), lambda *x: _computed(s, op, x, dtypes))
+
+    if op not in FOLDS:
+        s.loop("0", "%n", element, about=NOT_WIDE if None in steps else "")
+        return s
+    begin = "0"
+    if whole:
+        begin = s.emit(f"and i64 %n, -{LANES}")
+        s.loop("0", begin, lambda i: fold(VECTOR, [i], vector, summed), LANES, NOT_WIDE)
+    elif op == "dot":
+        begin = s.emit(f"and i64 %n, -{len(OFFSETS)}")
+        s.loop("0", begin, lambda i: scalars(*[s.emit(f"add i64 {i}, {j}") for j in OFFSETS]), len(OFFSETS), NOT_WIDE)
+    s.loop(begin, "%n", scalars, about=NOT_WIDE)
     return s
+
+
+def _computed(s: Scalars, op: str, given: Sequence[str], dtypes: Sequence[Any]) -> str:
+    """An operation of numbers, as float64."""
+    whole: Any = written(composition(op), [((), dtype) for dtype in dtypes], {})
+    program, values = optimized(whole, covers), [*given]
+    for step in program.steps:
+        made = program.types[len(values)].dtype
+        computed = [program.types[x.number].dtype for x in step.operands if isinstance(x, Ref)]
+        known = made if step.op == "where" else computed[0]  # of constants
+        types = [program.types[x.number].dtype if isinstance(x, Ref) else known for x in step.operands]
+        numbers = [values[x.number] if isinstance(x, Ref) else constant(x, known) for x in step.operands]
+        values.append(s.compute(step.op, numbers, types, made))
+    (out,) = program.outputs
+    return s.convert(values[out.number], program.types[out.number].dtype, float64)
