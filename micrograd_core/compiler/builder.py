@@ -45,10 +45,7 @@ class Builder:
         return first, *[self.emit(Step(PART, (first, i), {}), x) for i, x in enumerate(specs) if i]
 
     def program(self, wanted: Sequence[Any], given: Callable[[Ref], bool]) -> tuple[Program, list[Ref]]:
-        """What leads from the values that are `given` to those that are `wanted`, and which values its inputs are.
-
-        A ``detach`` computes nothing: it is its operand.
-        """
+        """What leads from the values that are `given` to those that are `wanted`, and which values its inputs are."""
         steps, refs = self.steps, self.refs
         needed = {x.number for x in wanted if x.__class__ is Ref}
         reads, computed = list[int](), list[int]()
@@ -67,9 +64,7 @@ class Builder:
         for number in reversed(computed):
             op, operands, params = steps[number]
             operands = tuple([there[x.number] if x.__class__ is Ref else x for x in operands])
-            if op == "detach":
-                (there[number],) = operands
-            elif op != PART:  # which came with the first
+            if op != PART:  # which came with the first
                 for part in range(number, number + width(op)):
                     there[part] = refs[len(types)]
                     types.append(self.types[part])

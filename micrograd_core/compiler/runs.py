@@ -17,6 +17,8 @@ from micrograd_core.compiler.program import Ref
 
 INPUT, DETACH, TOTAL = "input", "detach", "total"
 """What steps of scalars are beside the op table's operations. A total's operands are numbers, and pairs of factors."""
+Steps = Sequence[tuple[str, Sequence[Any]]]
+Needed = tuple[list[int], list[int]]
 FOLDS: Final[dict[str, Callable[..., Any]]] = {
     "sum": lambda k, total, x: k.add(total, x),
     "dot": lambda k, total, x, y: k.add(total, k.multiply(x, y)),
@@ -24,6 +26,7 @@ FOLDS: Final[dict[str, Callable[..., Any]]] = {
     "least": lambda k, best, x: k.where(k.less(x, best), x, best),
 }
 """What runs do again and again to one number: the next of its terms and of its factors is taken each time."""
+SUMS: Final = ("sum", "dot")
 OTHERS: Final[dict[str, Callable[..., Any]]] = {
     "cube": lambda k, x: k.multiply(k.multiply(x, x), x),
     "reciprocal": lambda k, x: k.divide(1.0, x),
@@ -71,7 +74,7 @@ def composition(op: str) -> Callable[..., Any]:
     return FOLDS.get(op) or OTHERS.get(op) or (lambda k, *operands: getattr(k, op)(*operands))
 
 
-def needed(steps: Sequence[tuple[str, Sequence[Any]]], wanted: Sequence[Any]) -> tuple[list[int], list[int]]:
+def needed(steps: Steps, wanted: Sequence[Any]) -> Needed:
     """The numbers of the steps that lead to what is `wanted`, and for each step how many operands of these it is."""
     uses = [0] * len(steps)
     for x in wanted:
@@ -96,7 +99,7 @@ class _Rows:
     the numbers of sums that are part of one with other terms.
     """
 
-    def __init__(self, steps: Sequence[tuple[str, Sequence[Any]]], numbers: Sequence[int], uses: Sequence[int]) -> None:
+    def __init__(self, steps: Steps, numbers: Sequence[int], uses: Sequence[int]) -> None:
         self.rows: dict[int, tuple[str, list[int]]] = {}
         self.constants: dict[str, int] = {}
         self.values = len(steps)
@@ -121,48 +124,34 @@ class _Rows:
         return ~self.constants.setdefault(repr(float(x)), len(self.constants))
 
     def _own(self, x: Any, uses: int = 1) -> str:
-        """The operation that makes a value, if it is used only so often."""
-        return self.rows.get(x.number, ("",))[0] if x.__class__ is Ref and self._uses[x.number] == uses else ""
-
-    def _rank(self, term: Any) -> int:
-        op = "multiply" if term.__class__ is tuple else self._own(term)
-        return {"multiply": 0, "sum": 2, "dot": 2}.get(op, 1)
-
-    def _factors(self, term: Any) -> list[int]:
-        if term.__class__ is tuple:
-            return [self.number(x) for x in term]
-        return self.rows.pop(term.number)[1] if self._own(term) == "multiply" else []
+        """The operation that makes a value, if it is used only so often; products of factors are made here."""
+        if x.__class__ is not Ref:
+            return "multiply" if x.__class__ is tuple else ""
+        return self.rows.get(x.number, ("",))[0] if self._uses[x.number] == uses else ""
 
     def _sum(self, terms: Sequence[Any]) -> tuple[str, list[int]]:
-        first, *others = terms
-        if first.__class__ is Ref is others[0].__class__ and len(others) == 1:  # most: a product more in a chain
-            (a,), (b,), rows, uses = first, others[0], self.rows, self._uses
-            if uses[a] == 1 == uses[b] and a in rows and b in rows and (rows[a][0], rows[b][0]) == ("dot", "multiply"):
-                chain = rows.pop(a)
-                chain[1].extend(rows.pop(b)[1])
-                return chain
-        if len(others) == 1 and self._rank(others[0]) > self._rank(first):
-            first, others = others[0], [first]
-        if self._rank(first) == 2:
-            op, row = self.rows.pop(first.number)
-        elif factors := self._factors(first):
-            op, row = "dot", [self.number(-0.0), *factors]
-        else:
-            op, row = "", [self.number(first)]
-        for term in others:
-            factors = self._factors(term)
-            kind = "dot" if factors else "sum"
+        op, row = "", [self.number(-0.0)]
+        if self._own(terms[0]) in SUMS:
+            (op, row), terms = self.rows.pop(terms[0].number), terms[1:]
+        elif self._own(terms[0]) != "multiply":
+            row, terms = [self.number(terms[0])], terms[1:]
+        for term in terms:
+            kind, factors = "dot", [*map(self.number, term)] if term.__class__ is tuple else []
+            if self._own(term) != "multiply":
+                kind, factors = "sum", [self.number(term)]
+            elif not factors:
+                _, factors = self.rows.pop(term.number)
             if op not in ("", kind):
                 self.rows[self.values] = op, row
                 row = [self.values]
                 self.values += 1
             op = kind
-            row += factors or [self.number(term)]
+            row += factors
         return op, row
 
     def _choice(self, operands: Sequence[Any]) -> tuple[str, list[int]]:
-        condition, x, best = operands
-        row = [self.number(each) for each in operands]
+        condition, _, best = operands
+        row = [*map(self.number, operands)]
         if self._own(condition) == "less" and sorted(pair := self.rows[condition.number][1]) == sorted(row[1:]):
             del self.rows[condition.number]
             op = "greatest" if pair == row[:0:-1] else "least"
@@ -170,21 +159,14 @@ class _Rows:
         return "where", row
 
 
-def runs(
-    steps: Sequence[tuple[str, Sequence[Any]]],
-    numbers: Sequence[int],
-    uses: Sequence[int],
-    wanted: Sequence[Any],
-    places: Mapping[int, int],
-    start: int,
-) -> Runs:
+def runs(steps: Steps, found: Needed, wanted: Sequence[Any], places: Mapping[int, int], start: int) -> Runs:
     """What leads to the values that are `wanted`, as runs.
 
     Parameters
     ----------
     steps : sequence of (str, sequence)
         Those of `Expressions`.
-    numbers, uses : sequence of int
+    found : (list of int, list of int)
         What `needed` says of these steps, and of what is wanted.
     wanted : sequence of Ref or float
         The outputs.
@@ -193,24 +175,22 @@ def runs(
     start : int
         From where constants and results may lie.
     """
-    found = _Rows(steps, numbers, uses)
-    outputs = [found.number(x) for x in wanted]
-    constants = [float(x) for x in found.constants]
-    where, levels = ([0] * (found.values + len(constants)) for _ in range(2))
-    for number, place in places.items():
+    rows = _Rows(steps, *found)
+    outputs = [rows.number(x) for x in wanted]
+    constants = [float(x) for x in rows.constants]
+    where, levels = ([0] * (rows.values + len(constants)) for _ in range(2))
+    for number, place in (*places.items(), *((~i, start + i) for i in range(len(constants)))):
         where[number] = place
-    for i in range(len(constants)):
-        where[~i] = start + i
     start += len(constants)
     groups = defaultdict[tuple[int, str, int], list[int]](list)
-    for number, (op, row) in found.rows.items():
+    for number, (op, row) in rows.rows.items():
         levels[number] = level = 1 + max([levels[n] for n in row])
         groups[level, op, len(row)].append(number)
     made = list[Run]()
     for (_, op, _), lanes in sorted(groups.items()):
-        at = [[where[n] for n in found.rows[i][1]] for i in lanes]
+        at = [[where[n] for n in rows.rows[i][1]] for i in lanes]
         begins, backwards = _begins(at), _begins(at[::-1])
-        if (len(backwards), at[-1]) < (len(begins), at[0]):
+        if (len(backwards), at[-1:] > at[-2:-1]) < (len(begins), at[:1] > at[1:2]):
             at, lanes, begins = at[::-1], lanes[::-1], backwards
         for place, number in enumerate(lanes, start):
             where[number] = place
@@ -224,14 +204,12 @@ def runs(
 def _begins(places: list[list[int]]) -> list[int]:
     """Of which results the operands do not lie equally far from those of the results before."""
     codes = [int.from_bytes(array("q", each).tobytes(), "little") for each in places]  # their differences in one number
-    begins, i = list[int](), 0
+    differences, begins, i = [y - x for x, y in pairwise(codes)], list[int](), 0
     while i < len(codes):
         begins.append(i)
         i += 1
-        if i < len(codes):
-            step = codes[i] - codes[i - 1]
-            while i < len(codes) and codes[i] - codes[i - 1] == step:
-                i += 1
+        while i < len(codes) and differences[i - 1] == differences[begins[-1]]:
+            i += 1
     return begins
 
 
@@ -239,22 +217,22 @@ def _pieces(op: str, begins: list[int], places: list[list[int]], out: int) -> It
     """Runs of results that begin at these; of folds a run for terms that lie equally far apart, and others go on."""
     width = 2 if op == "dot" else 1
     for begin, end in pairwise([*begins, len(places)]):
-        first, second, here = places[begin], places[min(begin + 1, end - 1)], out + begin
-        step = [y - x for x, y in zip(first, second, strict=True)]
+        length, here, first = end - begin, out + begin, places[begin]
+        step = _less(places[min(begin + 1, end - 1)], first)
         if op not in FOLDS:
-            yield Run(op, end - begin, here, first, step, 1, [0] * len(first))
+            yield Run(op, length, here, first, step, 1, [0] * len(first))
             continue
         terms = [(first[i : i + width], step[i : i + width]) for i in range(1, len(first), width)]
+        strides = [*[_less(y, x) for (x, _), (y, _) in pairwise(terms)], [0] * width]
         head, at = (first[:1], step[:1]), 0
         while at < len(terms):
-            stride, until = [0] * width, at + 1
-            if until < len(terms):
-                stride = [y - x for x, y in zip(terms[at][0], terms[until][0], strict=True)]
-            while until < len(terms) and terms[until] == (_sums(terms[until - 1][0], stride), terms[at][1]):
+            until = at + 1
+            while until < len(terms) and (strides[until - 1], terms[until][1]) == (strides[at], terms[at][1]):
                 until += 1
-            yield Run(op, end - begin, here, head[0] + terms[at][0], head[1] + terms[at][1], until - at, [0, *stride])
+            firsts, steps = (x + y for x, y in zip(head, terms[at], strict=True))
+            yield Run(op, length, here, firsts, steps, until - at, [0, *strides[at]])
             head, at = ([here], [1]), until
 
 
-def _sums(x: Sequence[int], y: Sequence[int]) -> list[int]:
-    return [a + b for a, b in zip(x, y, strict=True)]
+def _less(x: Sequence[int], y: Sequence[int]) -> list[int]:
+    return [a - b for a, b in zip(x, y, strict=True)]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial, reduce
 from typing import Any, Final
 
+from micrograd_core.compiler.builder import Builder
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.runs import DETACH, INPUT, TOTAL, needed
 from micrograd_core.compiler.specs import TensorSpec, expected_parts
@@ -140,7 +141,7 @@ class Expressions:
         """The sum of terms, from left to right."""
         if len(terms) > 2 and float not in map(type, terms):
             return self._emit(TOTAL, terms, id(terms))  # which the step keeps alive
-        numbers = [self.make("multiply", *x) if x.__class__ is tuple else x for x in terms]
+        numbers = [self.make("multiply", *x) if isinstance(x, tuple) and not isinstance(x, Ref) else x for x in terms]
         return reduce(partial(self.make, "add"), numbers)
 
     def _power_slope(self, x: Operand, y: Operand) -> Operand:
@@ -150,29 +151,24 @@ class Expressions:
             return self.make("multiply", y, self.make("pow", x, self.make("subtract", other, 1.0)))
         return self.make("multiply", self.make("pow", x, y - 1.0), y) if y else 0.0
 
-    def program(self, wanted: Sequence[Operand]) -> tuple[Program, list[int]]:
-        """What leads to the values that are `wanted`, in operations of the op table, and the numbers of its inputs."""
-        numbers, _ = needed(self.steps, wanted)
-        inputs = [n for n in numbers if self.steps[n][0] == INPUT]
-        there: dict[int, Any] = {n: Ref(i) for i, n in enumerate(inputs)}
-        types, made, known = [FLOAT] * len(inputs), list[Step](), dict[Any, Ref]()
+    def program(self, wanted: Sequence[Operand]) -> Program:
+        """What leads to the values that are `wanted`, in operations of the op table; its inputs are in their order."""
+        builder, there, inputs = Builder(), dict[int, Any](), set[Ref]()
 
         def now(x: Any) -> Any:
             return there[x.number] if x.__class__ is Ref else x
 
-        def step(name: str, *given: Any) -> Any:
-            key = name, *[x if x.__class__ is Ref else repr(x) for x in given]
-            if key not in known:
-                known[key] = Ref(len(types))
-                types.append(_spec(name))
-                made.append(Step(name, given, {}))
-            return known[key]
+        def step(name: str, *given: Any) -> Ref:
+            return builder.emit(Step(name, given, {}), FLOAT if name == INPUT else _spec(name))
 
-        for number in numbers:
+        for number in needed(self.steps, wanted)[0]:
             name, operands = self.steps[number]
-            if name == TOTAL:
+            if name == INPUT:
+                inputs.add(made := step(INPUT, number))
+            elif name == TOTAL:
                 terms = [step("multiply", *map(now, x)) if x.__class__ is tuple else now(x) for x in operands]
-                there[number] = reduce(partial(step, "add"), terms)
-            elif name != INPUT:
-                there[number] = now(operands[0]) if name == DETACH else step(name, *map(now, operands))
-        return Program(len(inputs), made, [now(x) for x in wanted], types), inputs
+                made = reduce(partial(step, "add"), terms)
+            else:
+                made = now(operands[0]) if name == DETACH else step(name, *map(now, operands))
+            there[number] = made
+        return builder.program([now(x) for x in wanted], inputs.__contains__)[0]

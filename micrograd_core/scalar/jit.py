@@ -173,8 +173,8 @@ class Trace:
                     numbers.add(each)
             elif name == "jit" or isinstance(each, DeviceValue) or (name and isinstance(a, Block)):
                 raise TraceError(
-                    f"jit: a traced function computes with Values on the cpu; this one came from {name!r}. Pass it as an "
-                    "argument, or compute it without jit"
+                    f"jit: a traced function computes with Values on the cpu; this one came from {name!r}. Pass it as "
+                    "an argument, or compute it without jit"
                 )
             elif name:
                 stack += [each, a] if b is None else [each, b, a]
@@ -233,8 +233,8 @@ class Compiled:
 
     def __init__(self, k: Expressions, groups: Sequence[Group]) -> None:
         self._k, self._wanted = k, [x for _, numbers in groups for x in numbers]
-        numbers, uses = needed(k.steps, self._wanted)
-        inputs = [n for n in numbers if k.steps[n][0] == INPUT]
+        found = needed(k.steps, self._wanted)
+        inputs = [n for n in found[0] if k.steps[n][0] == INPUT]
         self.given: dict[tuple[str, Any], int] = {}
         self._reads: list[tuple[int, int | None]] = []
         for n in inputs:
@@ -246,18 +246,19 @@ class Compiled:
         self.machine: Callable[..., Any] | None = None
         """The program through the kernel ``scalars``, which the host has; it takes and gives handles of float64."""
         plain = all(matrix is None or matrix.tensor.dtype is float64 for matrix in self.matrices)
-        if plain and len(numbers) - len(inputs) > FEW:
+        if plain and len(found[0]) - len(inputs) > FEW:
             kernel = default_device().kernels.backend.kernel("scalars")
-            shapes = [matrix and matrix.shape for matrix in self.matrices]
+            shapes = [None if matrix is None else matrix.shape for matrix in self.matrices]
             starts = [*accumulate([1 if shape is None else prod(shape) for shape in shapes], initial=0)]
             places = {n: starts[which] + (i or 0) for n, (which, i) in zip(inputs, self._reads, strict=True)}
-            found = partial(runs, k.steps, numbers, uses, self._wanted, places, starts[-1])
-            self.machine = kernel and kernel(found, shapes, self._shapes)
+            self.machine = kernel and kernel(
+                partial(runs, k.steps, found, self._wanted, places, starts[-1]), shapes, self._shapes
+            )
 
     @cached_property
     def program(self) -> Program:
         """The steps in operations of the op table."""
-        return self._k.program(self._wanted)[0]
+        return self._k.program(self._wanted)
 
     def _text(self) -> str:
         return source(self.program, self._reads, [*map(prod, self._shapes)])
@@ -404,10 +405,7 @@ class Replay:
         self._return(trace, text, out, slopes, first)
         self.run = text.function("def run(flat):")
 
-    @property
-    def program(self) -> Program:
-        """The steps in operations of the op table."""
-        return self.compiled.program
+    program = property(lambda self: self.compiled.program, doc="The steps in operations of the op table.")
 
     def _call(self, trace: Trace, text: Text) -> None:
         """Lines that gather numbers, and compute."""

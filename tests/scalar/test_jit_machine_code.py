@@ -165,8 +165,8 @@ def test_sums_of_products_are_computed_row_by_row() -> None:
         for x, y in zip(matrix[i * n : i * n + n], vector, strict=True):
             total = k.add(total, k.multiply(x, y))
         results.append(total)
-    numbers, uses = needed(k.steps, results)
-    found = runs(k.steps, numbers, uses, results, {x.number: x.number for x in (*matrix, *vector)}, n * n + n)
+    places = {x.number: x.number for x in (*matrix, *vector)}
+    found = runs(k.steps, needed(k.steps, results), results, places, n * n + n)
     (products,) = [each for each in found.runs if each.op == "dot"]
     assert (products.length, products.terms, [*products.steps]) == (n, n, [0, n, 0])
     assert [*products.strides] == [0, 1, 1]
@@ -175,7 +175,8 @@ def test_sums_of_products_are_computed_row_by_row() -> None:
 def sums(plan: random.Random, made: list[Value]) -> Value:
     """A sum of some kind: of products, of numbers, of both, from either end, or a choice."""
     count, step = plan.randrange(1, 12), plan.choice([1, 1, 2, -1])
-    first, second = ([made[(start + i * step) % len(made)] for i in range(count)] for start in plan.sample(range(50), 2))
+    starts = plan.sample(range(50), 2)
+    first, second = ([made[(start + i * step) % len(made)] for i in range(count)] for start in starts)
     kind = plan.choice(["dot", "dot", "sum", "mixed", "shared", "right", "choice", "square"])
     if kind == "choice":
         choose = plan.choice([scalar.max, scalar.min])

@@ -66,11 +66,11 @@ def arithmetic(
     text = _text([*loops])
     held = library(text, ["run"])
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(held["run"])
-    code = np.array([_words(loops[loop], each) for loop, each in each_loop], np.int32)
+    code = np.array([_words(loops[loop], each) for loop, each in each_loop], np.int64)
     blank = np.zeros(found.size + LANES)  # a vector of sums that begin with one number reads beyond it
     blank[starts[-1] : starts[-1] + len(found.constants)] = found.constants
     ends = [*accumulate(map(prod, shapes), initial=found.outputs)]
-    made_at = [(slice(*each), shape) for each, shape in zip(pairwise(ends), shapes, strict=True)]
+    (first, _), *others = [(slice(*each), shape) for each, shape in zip(pairwise(ends), shapes, strict=True)]
     floats = [i for i, shape in enumerate(given) if shape is None]
     arrays = [(i, slice(starts[i], starts[i + 1]), shape) for i, shape in enumerate(given) if shape is not None]
     memory = dict[str, Any](free=(blank, blank.ctypes.data))
@@ -86,8 +86,7 @@ def arithmetic(
                 return None
             values[part] = x.ravel()
         run(address, places, count)
-        made: list[Any] = [values[at].reshape(shape).copy() for at, shape in made_at]
-        made[0] = made[0].tolist()
+        made = [values[first].tolist(), *[values[at].reshape(shape).copy() for at, shape in others]]
         memory["free"] = values, address
         return made
 
@@ -127,7 +126,8 @@ def _text(loops: Sequence[Loop]) -> str:
         declared |= s.declared
     texts += definitions(functions, declared)
     names = ", ".join([f"ptr @loop{number}" for number in range(len(loops))])
-    words = [f"  %a{i} = getelementptr i32, ptr %run, i64 {i}\n  %h{i} = load i32, ptr %a{i}\n  %w{i} = sext i32 %h{i} to i64" for i in range(13)]
+    word = "  %a$ = getelementptr i64, ptr %run, i64 $\n  %w$ = load i64, ptr %a$"
+    words = [word.replace("$", str(i)) for i in range(13)]
     texts.append(source("runs", count=len(loops), loops=names, words="\n".join(words)))
     texts.append('!0 = distinct !{!0, !{!"llvm.loop.vectorize.enable", i1 false}}')
     return "\n\n".join([*texts, *sorted(declared)]) + "\n"

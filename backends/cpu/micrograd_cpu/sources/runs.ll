@@ -5,7 +5,7 @@
 
 define void @run(ptr %values, ptr %runs, i64 %count) nounwind {
 entry:
-  %last = getelementptr [13 x i32], ptr %runs, i64 %count
+  %last = getelementptr [13 x i64], ptr %runs, i64 %count
   br label %head
 
 head:
@@ -14,7 +14,7 @@ head:
   br i1 %more, label %body, label %done
 
 body:
-  %next = getelementptr [13 x i32], ptr %run, i64 1
+  %next = getelementptr [13 x i64], ptr %run, i64 1
 $words
   %at = getelementptr ptr, ptr @loops, i64 %w0
   %loop = load ptr, ptr %at
