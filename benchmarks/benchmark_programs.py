@@ -1,11 +1,12 @@
-"""Programs in C side by side with the same model here: the numbers are compared first, then both are timed in turns.
+"""Programs that others wrote, side by side: the numbers are compared first, then all are timed in turns.
 
-    MICROGRAD_PORTS=folder python benchmarks/benchmark_programs.py [--repeat 5] [--cases gpt2 llama lenet] [--no-write]
+    MICROGRAD_PORTS=folder python benchmarks/benchmark_programs.py [--repeat 5] [--cases gpt2 nanogpt] [--markdown]
 
-The folder has clones of the programs' repositories, as ``owner/name``; a program that is not there is left out. Each
-is compiled by ``cc`` as it is, with random weights in files of its own format. ``lenet`` has torch beside it instead.
-Seconds of the clock and of the processor are kept: the latter tell on a busy machine, where one thread is used
-(``taskset -c 0``, OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1).
+The folder has clones of the programs' repositories, as ``owner/name``; a program that is not there is left out. Those
+in C are compiled by ``cc`` as they are, with random weights in files of their own format, and the same model runs here.
+Those for PyTorch are the ports of `tests/ports`: one training step with torch, and here with other imports, with and
+without `jit`. All run on one core: seconds of the clock and of the processor are kept, as the latter tell on a busy
+machine. ``--markdown`` prints the README's table.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from typing import Any
 
 if __package__ in (None, ""):  # run as a file
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
+if __name__ == "__main__" and hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before any library counts the cores
 
 import numpy as np
 
 import micrograd_core as mg
 from benchmarks import report
+from benchmarks.report import ROOT, in_markdown
 from benchmarks.run import RESULTS
 from micrograd_core import optim
 from micrograd_core.nn import functional
@@ -266,13 +270,92 @@ def lenet(*, count: int = 60_000, batch: int = 100, epochs: int = 10) -> dict[st
     return {"torch": theirs, "micrograd-jit": ours}
 
 
+# ── programs for PyTorch ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _nanogpt(m: Any, torch: Any) -> Any:
+    return m.GPT(m.GPTConfig(block_size=64, vocab_size=65, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False))
+
+
+def _mingpt(m: Any, torch: Any) -> Any:
+    config = m.GPT.get_default_config()
+    config.model_type, config.vocab_size, config.block_size = "gpt-nano", 10, 32
+    config.embd_pdrop = config.resid_pdrop = config.attn_pdrop = 0.0
+    return m.GPT(config)
+
+
+def _llama(m: Any, torch: Any) -> Any:
+    return m.Transformer(m.ModelArgs(dim=64, n_layers=5, n_heads=8, n_kv_heads=4, vocab_size=512, max_seq_len=128))
+
+
+def _vit(m: Any, torch: Any) -> Any:
+    sizes = {"dim": 128, "depth": 4, "heads": 4, "mlp_dim": 256, "dim_head": 32}
+    return m.ViT(image_size=32, patch_size=4, num_classes=10, **sizes)
+
+
+def _ode(m: Any, torch: Any) -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(2, 50), torch.nn.Tanh(), torch.nn.Linear(50, 2))
+
+
+def _spiral(rng: np.random.Generator) -> dict[str, Any]:
+    return {"x": rng.standard_normal((20, 2), dtype=np.float32), "t": np.linspace(0.0, 1.0, 10, dtype=np.float32)}
+
+
+PORTS: dict[str, tuple[str, str, Callable[[Any, Any], Any], Callable[[Any], dict[str, Any]] | tuple[int, ...]]] = {
+    "nanogpt": ("nanoGPT", "4 blocks 128 wide, 12 × 64 characters", _nanogpt, (12, 64, 65)),
+    "mingpt": ("minGPT", "gpt-nano, 64 × 32 digits", _mingpt, (64, 32, 10)),
+    "llama-training": ("llama2.c", "model.py, 5 blocks 64 wide, 4 × 128 tokens", _llama, (4, 128, 512)),
+    "lstm": (
+        "word model, LSTM", "2 layers 200 wide, 35 × 20 of 2,000 words",
+        lambda m, torch: m.RNNModel("LSTM", 2000, 200, 200, 2, 0.0, False), (35, 20, 2000),
+    ),
+    "vit": ("ViT", "4 blocks 128 wide, 16 images 3 × 32 × 32", _vit, lambda ports: ports.images(16, 3, 32, 32)),
+    "mnist": ("MNIST, CNN", "64 images", lambda m, torch: m.Net().eval(), lambda ports: ports.images(64, 1, 28, 28)),
+    "vae": (
+        "VAE", "128 images", lambda m, torch: m.VAE(),
+        lambda ports: lambda rng: {"x": rng.random((128, 784), dtype="f"), "noise": rng.standard_normal((128, 20), dtype="f")},
+    ),
+    "dopri5": ("torchdiffeq, dopri5", "2-50-2, 20 points at 10 times", _ode, lambda ports: _spiral),
+}  # fmt: skip
+"""Programs of `tests/ports` in sizes that their authors use: their names there, the sizes, models and inputs."""
+UNTRACED = ("dopri5",)
+"""What decides by its numbers how to go on, which `jit` refuses."""
+
+
+def port(name: str, folder: Path) -> dict[str, Run] | str:
+    """A training step of a program; each returns its loss."""
+    try:
+        import torch
+    except ImportError as error:
+        return str(error)
+    sys.path.insert(0, str(ROOT / "tests" / "ports"))
+    import programs
+
+    import micrograd_core.torch as ours
+
+    known, _, make, inputs = PORTS[name]
+    drawn = programs.tokens(*inputs) if isinstance(inputs, tuple) else inputs(programs)
+    program = programs.PROGRAMS[known]._replace(make=make, inputs=drawn)
+    if (root := programs.source_of(program)) is None:
+        return f"{program.repository} is not in the folder that MICROGRAD_PORTS names"
+    given, state, runs = drawn(np.random.default_rng(0)), None, dict[str, Run]()
+    torch.manual_seed(0)
+    for column in ("torch", "micrograd", *(() if name in UNTRACED else ("micrograd-jit",))):
+        module = ours if column.startswith("micrograd") else torch
+        with programs.loaded(program, root, folder / f"{name}-{column}", ported=module is ours) as m:
+            step, state = programs.training(program, m, module, given, state)
+        runs[column] = mg.jit(step) if column.endswith("jit") else step
+    return {column: lambda run=run: run().item() for column, run in runs.items()}
+
+
 # ── the run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 PROGRAMS = {
     "gpt2": ("karpathy/llm.c/train_gpt2.c", "training step of GPT-2 124M, 4 × 64 tokens, AdamW", gpt2),
     "llama": ("karpathy/llama2.c/run.c", "256 tokens of a Llama of 15 million weights, one after the other", llama),
 }
-ABOUT = {name: about for name, (_, about, _) in PROGRAMS.items()}
+ABOUT = {name: f"{known}: {about}" for name, (known, about, _, _) in PORTS.items()}
+ABOUT |= {name: about for name, (_, about, _) in PROGRAMS.items()}
 ABOUT["lenet"] = "LeNet, ten epochs of 60,000 images, compiling included"
 
 
@@ -282,11 +365,7 @@ def runs_of(name: str, folder: Path) -> dict[str, Run] | str:
         path, _, make = PROGRAMS[name]
         source = ported(path)
         return f"{path} is not in the folder that MICROGRAD_PORTS names" if source is None else make(source, folder)
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        return str(error)
-    return lenet()
+    return port(name, folder) if name in PORTS else lenet()
 
 
 def measure(runs: dict[str, Run], repeat: int) -> report.Result:
@@ -298,16 +377,27 @@ def measure(runs: dict[str, Run], repeat: int) -> report.Result:
             start, cpu = time.perf_counter(), time.process_time()
             found[name].append(run())
             times[name].append((time.perf_counter() - start, time.process_time() - cpu))
-    first, second = found.values()
-    np.testing.assert_allclose(first[:STEPS], second[:STEPS], rtol=1e-2)
+    first, *others = found.values()
+    for each in others:
+        np.testing.assert_allclose(first[:STEPS], each[:STEPS], rtol=1e-2)
     kept = {name: each[STEPS:] or each for name, each in times.items()}  # the first ones compile
     columns = {name: [statistics.median(x) for x in zip(*each, strict=True)] for name, each in kept.items()}
-    clock, cpu = ([each[i] for each in columns.values()] for i in range(2))
-    return {
-        **{name: dict(zip(("seconds", "cpu_seconds"), each, strict=True)) for name, each in columns.items()},
-        "ratio": clock[1] / clock[0],
-        "cpu_ratio": cpu[1] / cpu[0],
+    base, *ours = columns
+    return {name: dict(zip(("seconds", "cpu_seconds"), each, strict=True)) for name, each in columns.items()} | {
+        f"{name} by {base}": statistics.median(x[1] / y[1] for x, y in zip(kept[name], kept[base], strict=True))
+        for name in ours
     }
+
+
+def table(cases: report.Result) -> str:
+    """The README's: milliseconds, and the ratio of processor time to that of the program beside it."""
+    rows = [["a step, on one core", "beside", "its ms", "micrograd", "`jit`"]]
+    for case in cases.values():
+        base = next(name for name, x in case.items() if isinstance(x, dict))
+        ratios = [case.get(f"{name} by {base}") for name in ("micrograd", "micrograd-jit")]
+        cells = ["–" if x is None else f"{x:.2f}" for x in ratios]
+        rows.append([case["about"], "C" if base == "program" else base, f"{case[base]['seconds'] * 1e3:,.1f}", *cells])
+    return in_markdown(rows).rstrip()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -317,6 +407,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", nargs="+", choices=ABOUT, default=[*ABOUT], metavar="CASE", help="default: all")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the JSON; default: %(default)s")
     parser.add_argument("--no-write", action="store_true", help="keep nothing")
+    parser.add_argument("--markdown", action="store_true", help="print the README's table")
     chosen = parser.parse_args(arguments)
     cases: report.Result = {}
     with TemporaryDirectory() as folder:
@@ -327,6 +418,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             cases[name] = {"about": ABOUT[name], **measure(runs, 1 if name == "lenet" else chosen.repeat)}
             print(name, *(f"{key} {value}" for key, value in cases[name].items()), sep="  ", flush=True)
+    if chosen.markdown:
+        print(table(cases))
     if cases and not chosen.no_write:
         result = {"cases": cases, "environment": report.environment(), "settings": {"repeat": chosen.repeat}}
         print(f"written to {report.write(result, chosen.out, 'programs')}", file=sys.stderr)

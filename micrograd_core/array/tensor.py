@@ -22,7 +22,7 @@ from micrograd_core.engine.write import write
 from micrograd_core.errors import DeviceMismatch, DTypeError, GraphError, MissingAxes, ShapeError
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
-from micrograd_core.support.context import at_hand
+from micrograd_core.support.context import at_hand, programs
 from micrograd_core.support.size import Size
 
 PERMUTE_DIMS = TABLE["permute_dims"]
@@ -133,7 +133,8 @@ class Tensor(Methods):
     @property
     def is_leaf(self) -> bool:
         """Whether this tensor was not computed by a recorded operation, as a bool."""
-        return not is_node(self._record)
+        trace = programs.get()  # where it stands for an input, as a leaf
+        return not is_node(self._record) and (trace is None or not is_node(trace.records.get(id(self))))
 
     @property
     def grad(self) -> Tensor | None:

@@ -396,8 +396,10 @@ def loaded(program: Program, root: Path, folder: Path, ported: bool) -> Iterator
                 del sys.modules[name]
 
 
-def trained(program: Program, m: Any, torch: Any, inputs: dict[str, Any], state: Any, steps: int) -> SimpleNamespace:
-    """Losses of some steps, the first step's gradients, and the model's numbers before them, as NumPy arrays."""
+def training(
+    program: Program, m: Any, torch: Any, inputs: dict[str, Any], state: Any
+) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """A training step that returns its loss, and the model's numbers before the first, as NumPy arrays."""
     model = program.make(m, torch)
     given = {name: torch.as_tensor(x) for name, x in inputs.items()}
     if any(x.dtype == np.float64 for x in inputs.values()):
@@ -407,18 +409,23 @@ def trained(program: Program, m: Any, torch: Any, inputs: dict[str, Any], state:
     else:
         model.load_state_dict({name: torch.as_tensor(x) for name, x in state.items()})
     rule = getattr(torch.optim, program.rule)(model.parameters(), lr=1e-3)
-    losses, gradients = [], {}
-    for step in range(steps):
+
+    def step() -> Any:
         rule.zero_grad()
         loss = program.loss(m, torch, model, **given)
         loss.backward()
-        if not step:
-            gradients = {n: p.grad.numpy().copy() for n, p in model.named_parameters() if p.grad is not None}
         rule.step()
-        losses.append(loss.item())
+        return loss
+
+    step.model = model  # type: ignore[attr-defined]
+    return step, state
+
+
+def trained(program: Program, m: Any, torch: Any, inputs: dict[str, Any], state: Any, steps: int) -> SimpleNamespace:
+    """Losses of some steps, the first step's gradients, and the model's numbers before them, as NumPy arrays."""
+    step, state = training(program, m, torch, inputs, state)
+    losses = [step().item()]
+    named = step.model.named_parameters()  # type: ignore[attr-defined]
+    gradients = {n: p.grad.numpy().copy() for n, p in named if p.grad is not None}
+    losses += [step().item() for _ in range(steps - 1)]
     return SimpleNamespace(losses=losses, gradients=gradients, state=state)
-
-
-if __name__ == "__main__":
-    for name, program in PROGRAMS.items():
-        print(f"{name:24}  {program.repository:24}  {program.paths[0]}  {'here' if source_of(program) else 'missing'}")

@@ -388,6 +388,36 @@ def test_an_argument_is_written() -> None:
         f(Tensor([1.0, 2.0, 3.0]))
 
 
+def test_a_computed_tensor_that_a_module_keeps_is_no_parameter_at_the_next_call() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.loss = nn.Linear(3, 2, generator=random.Generator(0)), None
+
+        def forward(self, x: mg.Tensor) -> mg.Tensor:
+            self.loss = (self.linear(x) ** 2).mean()
+            return self.loss
+
+    found = []
+    for compiled in (False, True):
+        model = Model()
+        rule = optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: mg.Tensor, model: Model = model, rule: optim.SGD = rule) -> tuple[mg.Tensor, int]:
+            rule.zero_grad()
+            model(x)
+            count = len(list(model.parameters()))
+            model.loss.backward()
+            rule.step()
+            return model.loss, count
+
+        call = mg.jit(step) if compiled else step
+        results = [call(mg.full((4, 3), 0.5)) for _ in range(4)]
+        assert [count for _, count in results] == [2] * 4
+        found.append([loss.item() for loss, _ in results])
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
 def test_attributes_that_become_tensors() -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:
