@@ -134,9 +134,12 @@ def cross_entropy(
 
 
 def nll_loss(x: Any, targets: Any, weight: Any, *, ignore_index: int, reduction: str) -> Any:
-    """Indices are checked; the core computes."""
-    _is_usual("nll_loss", x, targets, weight, ignore_index, 0.0)
-    return NotImplemented
+    """One number of each position, where all count the same."""
+    if not _is_usual("nll_loss", x, targets, weight, ignore_index, 0.0) or x.itemsize < 4:
+        return NotImplemented
+    axis = int(x.ndim > 1)
+    losses = -np.take_along_axis(x, np.expand_dims(targets, axis), axis).squeeze(axis)
+    return losses if reduction == "none" else getattr(losses, reduction)()
 
 
 def cross_entropy_gradient(

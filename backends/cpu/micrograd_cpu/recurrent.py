@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from micrograd_cpu.eager import compiled
 from micrograd_cpu.products import alone
 
 SMALL: Final = 1 << 22
@@ -114,6 +115,13 @@ def rnn_gradient(
     return found, dh
 
 
+def _tangents(k: Any, a: Any, x: Any, halves: Any, shift: Any) -> Any:
+    return k.add(k.multiply(k.tanh(k.multiply(k.add(a, x), halves)), halves), shift)
+
+
+_activated: Final = compiled(_tangents, partial(_tangents, np), always=True)
+
+
 def lstm(x: Any, h: Any, c: Any, weight: Any, lengths: Any, *, reverse: bool) -> Any:
     """Each step in the memory of its results; one pass computes all gates, logistic functions by tangents."""
     if not _covers(x, h, c, weight):
@@ -124,12 +132,8 @@ def lstm(x: Any, h: Any, c: Any, weight: Any, lengths: Any, *, reverse: bool) ->
     halves = np.repeat(np.array([0.5, 0.5, 1, 0.5], x.dtype), wide // 4)
     shift = 1 - halves
     for t in _order(steps, reverse):
-        a = np.matmul(h, weight.T, out=gates[t])
-        a += x[t]
-        a *= halves
-        np.tanh(a, out=a)
-        a *= halves
-        a += shift
+        a = gates[t]
+        a[...] = _activated(np.matmul(h, weight.T), x[t], halves, shift)
         i, f, u, o = _parts(a, 4)
         new = np.multiply(f, c, out=cells[t])
         new += i * u

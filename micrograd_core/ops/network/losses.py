@@ -300,12 +300,17 @@ class Aim:
             self.indices = k.expand_dims(wide, axis=(self.axis,))
 
     @cached_property
-    def own(self) -> Any:
-        """1 at each position's target class and 0 elsewhere, in the dtype of the logits."""
+    def is_own(self) -> Any:
+        """Whether a class is its position's target."""
         classes = self.k.arange(self.classes, dtype=int64)
         if after := len(self.logits.shape) - self.axis - 1:
             classes = self.k.reshape(classes, shape=(self.classes,) + (1,) * after)
-        return self.k.astype(self.k.equal(self.indices, classes), dtype=self.logits.dtype)
+        return self.k.equal(self.indices, classes)
+
+    @cached_property
+    def own(self) -> Any:
+        """1 at each position's target class and 0 elsewhere, in the dtype of the logits."""
+        return self.k.astype(self.is_own, dtype=self.logits.dtype)
 
     @cached_property
     def nowhere(self) -> Any:
@@ -396,7 +401,10 @@ def _nll(k: Table, log_probabilities: Handle, targets: Handle, weight: Any, **pa
 @in_float32
 def _nll_rule(k: Table, g: Handle, out: Handle, log_p: Handle, targets: Handle, weight: Any, **params: Any) -> Handle:
     aim = Aim(k, log_p, targets, weight, **params)
-    return k.multiply(k.negative(aim.by_class(aim.shares())), aim.spread(g))
+    if not is_scalar(weight):
+        return k.multiply(k.negative(aim.by_class(aim.shares())), aim.spread(g))
+    slope = k.multiply(k.negative(times(k, aim.counted, weight)), aim.spread(g))
+    return k.where(aim.is_own, slope, k.multiply(slope, 0))  # NaN where an index names no class
 
 
 @in_float32
