@@ -131,6 +131,8 @@ class _Rows:
 
     def _sum(self, terms: Sequence[Any]) -> tuple[str, list[int]]:
         op, row = "", [self.number(-0.0)]
+        if self._own(terms[1]) in SUMS:  # a product and a sum before it, in the other order
+            terms = [terms[1], terms[0], *terms[2:]]
         if self._own(terms[0]) in SUMS:
             (op, row), terms = self.rows.pop(terms[0].number), terms[1:]
         elif self._own(terms[0]) != "multiply":
