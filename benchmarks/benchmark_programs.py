@@ -390,13 +390,15 @@ def measure(runs: dict[str, Run], repeat: int) -> report.Result:
 
 
 def table(cases: report.Result) -> str:
-    """The README's: milliseconds, and the ratio of processor time to that of the program beside it."""
-    rows = [["a step, on one core", "beside", "its ms", "micrograd", "`jit`"]]
+    """The README's: milliseconds of the processor, and the ratios to those of the program beside."""
+    rows = [["on one core", "beside", "its ms", "micrograd", "`jit`"]]
     for case in cases.values():
         base = next(name for name, x in case.items() if isinstance(x, dict))
         ratios = [case.get(f"{name} by {base}") for name in ("micrograd", "micrograd-jit")]
         cells = ["–" if x is None else f"{x:.2f}" for x in ratios]
-        rows.append([case["about"], "C" if base == "program" else base, f"{case[base]['seconds'] * 1e3:,.1f}", *cells])
+        rows.append(
+            [case["about"], "C" if base == "program" else base, f"{case[base]['cpu_seconds'] * 1e3:,.1f}", *cells]
+        )
     return in_markdown(rows).rstrip()
 
 
