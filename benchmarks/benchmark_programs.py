@@ -297,6 +297,10 @@ def _ode(m: Any, torch: Any) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(2, 50), torch.nn.Tanh(), torch.nn.Linear(50, 2))
 
 
+def _pictures(rng: np.random.Generator) -> dict[str, Any]:
+    return {"x": rng.random((128, 784), dtype=np.float32), "noise": rng.standard_normal((128, 20), dtype=np.float32)}
+
+
 def _spiral(rng: np.random.Generator) -> dict[str, Any]:
     return {"x": rng.standard_normal((20, 2), dtype=np.float32), "t": np.linspace(0.0, 1.0, 10, dtype=np.float32)}
 
@@ -311,10 +315,7 @@ PORTS: dict[str, tuple[str, str, Callable[[Any, Any], Any], Callable[[Any], dict
     ),
     "vit": ("ViT", "4 blocks 128 wide, 16 images 3 × 32 × 32", _vit, lambda ports: ports.images(16, 3, 32, 32)),
     "mnist": ("MNIST, CNN", "64 images", lambda m, torch: m.Net().eval(), lambda ports: ports.images(64, 1, 28, 28)),
-    "vae": (
-        "VAE", "128 images", lambda m, torch: m.VAE(),
-        lambda ports: lambda rng: {"x": rng.random((128, 784), dtype="f"), "noise": rng.standard_normal((128, 20), dtype="f")},
-    ),
+    "vae": ("VAE", "128 images", lambda m, torch: m.VAE(), lambda ports: _pictures),
     "dopri5": ("torchdiffeq, dopri5", "2-50-2, 20 points at 10 times", _ode, lambda ports: _spiral),
 }  # fmt: skip
 """Programs of `tests/ports` in sizes that their authors use: their names there, the sizes, models and inputs."""

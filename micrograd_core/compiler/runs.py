@@ -138,11 +138,12 @@ class _Rows:
         elif self._own(terms[0]) != "multiply":
             row, terms = [self.number(terms[0])], terms[1:]
         for term in terms:
-            kind, factors = "dot", [*map(self.number, term)] if term.__class__ is tuple else []
-            if self._own(term) != "multiply":
+            if term.__class__ is tuple:
+                kind, factors = "dot", [self._alias.get(n, n) for (n,) in term]
+            elif self._own(term) == "multiply":
+                kind, (_, factors) = "dot", self.rows.pop(term.number)
+            else:
                 kind, factors = "sum", [self.number(term)]
-            elif not factors:
-                _, factors = self.rows.pop(term.number)
             if op not in ("", kind):
                 self.rows[self.values] = op, row
                 row = [self.values]

@@ -14,6 +14,7 @@ numbers keeps them. On the host elements are read and written in place, through 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import prod
@@ -24,7 +25,7 @@ from typing import Any
 from micrograd_core.array.creation import widest
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
-from micrograd_core.dtypes import DTYPES, DType, pack, unpack
+from micrograd_core.dtypes import DType, pack, unpack
 from micrograd_core.engine.apply import Recorded, apply
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.backward import deposit
@@ -378,8 +379,8 @@ class Gathered(Parameter):
 
 def gather(values: Sequence[Value]) -> None:
     """Make values, which are leaves on the host, elements of one matrix: compiled functions take it as a whole."""
-    tensor = Tensor([x._data for x in values], dtype=DTYPES["float64"], device="cpu", requires_grad=True)
-    tensor.grad = Tensor([x._gradient() for x in values], dtype=DTYPES["float64"], device="cpu")
+    tensor = Tensor(array("d", [x._data for x in values]), device="cpu", requires_grad=True)
+    tensor.grad = Tensor(array("d", [x._gradient() for x in values]), device="cpu", requires_grad=False)
     matrix = Matrix(tensor)
     changes = [(("_a", matrix), ("_da", i), ("__class__", Gathered)) for i in range(len(values))]
     assign_all([(x, name, new) for x, each in zip(values, changes, strict=True) for name, new in each])

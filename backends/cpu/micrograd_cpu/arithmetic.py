@@ -67,27 +67,37 @@ def arithmetic(
     held = library(text, ["run"])
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(held["run"])
     code = np.array([_words(loops[loop], each) for loop, each in each_loop], np.int64)
-    blank = np.zeros(found.size + LANES)  # a vector of sums that begin with one number reads beyond it
+    blank, dtype = np.zeros(found.size + LANES), np.dtype("float64")  # a vector of one number may read beyond it
     blank[starts[-1] : starts[-1] + len(found.constants)] = found.constants
     ends = [*accumulate(map(prod, shapes), initial=found.outputs)]
-    (first, _), *others = [(slice(*each), shape) for each, shape in zip(pairwise(ends), shapes, strict=True)]
     floats = [i for i, shape in enumerate(given) if shape is None]
-    arrays = [(i, slice(starts[i], starts[i + 1]), shape) for i, shape in enumerate(given) if shape is not None]
-    memory = dict[str, Any](free=(blank, blank.ctypes.data))
+    arrays = [(i, shape) for i, shape in enumerate(given) if shape is not None]
     places, count = code.ctypes.data, len(code)
 
+    def seen(values: Any) -> tuple[Any, ...]:
+        inputs = [values[starts[i] : starts[i + 1]].reshape(shape) for i, shape in arrays]
+        return (
+            values,
+            values.ctypes.data,
+            inputs,
+            [values[slice(*x)].reshape(y) for x, y in zip(pairwise(ends), shapes, strict=True)],
+        )
+
+    memory = {"free": seen(blank)}
+
     def call(*arguments: Any) -> Any:
-        values, address = memory.pop("free", None) or ((other := blank.copy()), other.ctypes.data)  # in one step
+        held = memory.pop("free", None) or seen(blank.copy())  # in one step, whatever other threads do
+        values, address, inputs, (first, *others) = held
         for i in floats:
             values[starts[i]] = arguments[i]
-        for i, part, shape in arrays:
+        for (i, shape), part in zip(arrays, inputs, strict=True):
             x = arguments[i]
-            if x.__class__ is not np.ndarray or x.dtype != np.float64 or x.shape != shape:
+            if x.__class__ is not np.ndarray or x.dtype is not dtype or x.shape != shape:
                 return None
-            values[part] = x.ravel()
+            part[...] = x
         run(address, places, count)
-        made = [values[first].tolist(), *[values[at].reshape(shape).copy() for at, shape in others]]
-        memory["free"] = values, address
+        made = [first.tolist(), *[x.copy() for x in others]]
+        memory["free"] = held
         return made
 
     call.source, call.library, call.code = lambda: text, held, code  # type: ignore[attr-defined]  # for as long as `call`
