@@ -393,8 +393,8 @@ def measure(runs: dict[str, Run], repeat: int) -> report.Result:
 def table(cases: report.Result) -> str:
     """The README's: milliseconds of the processor, and the ratios to those of the program beside."""
     rows = [["on one core", "beside", "its ms", "micrograd", "`jit`"]]
-    for case in cases.values():
-        base = next(name for name, x in case.items() if isinstance(x, dict))
+    for case in [cases[name] for name in ABOUT if name in cases]:
+        base = "torch" if "torch" in case else "program"
         ratios = [case.get(f"{name} by {base}") for name in ("micrograd", "micrograd-jit")]
         cells = ["–" if x is None else f"{x:.2f}" for x in ratios]
         rows.append(

@@ -50,3 +50,27 @@ def test_what_is_not_there_is_left_out_by_name_and_the_rest_is_kept(
 
 
 kept = benchmark_programs.runs_of
+
+
+@pytest.mark.parametrize("name", ["mingpt", "dopri5"])
+def test_a_program_for_torch_takes_the_same_steps_here(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    runs = benchmark_programs.port(name, tmp_path)
+    if isinstance(runs, str):
+        pytest.skip(runs)
+    theirs, *ours = ([run() for _ in range(3)] for run in runs.values())
+    assert len(ours) == (1 if name in benchmark_programs.UNTRACED else 2)
+    for losses in ours:
+        assert losses == pytest.approx(theirs, rel=1e-3)
+
+
+def test_the_table_has_a_row_for_each_program_in_the_order_of_the_list() -> None:
+    seconds = {"seconds": 0.002, "cpu_seconds": 0.001}
+    cases = {
+        "llama": {"about": "a Llama", "program": seconds, "micrograd-jit": seconds, "micrograd-jit by program": 1.25},
+        "vae": {"about": "a VAE", "torch": seconds, "micrograd": seconds, "micrograd by torch": 0.5},
+    }
+    assert benchmark_programs.table(cases).splitlines()[2:] == [
+        "| a VAE | torch | 1.0 | 0.50 | – |",
+        "| a Llama | C | 1.0 | – | 1.25 |",
+    ]
