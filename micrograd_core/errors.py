@@ -434,8 +434,8 @@ class MissingExtra(MicrogradError, ImportError):
     Examples
     --------
     >>> from micrograd_core.errors import MissingExtra
-    >>> print(MissingExtra("micrograd bench", "numpy", "bench"))
-    micrograd bench needs numpy; install it with: pip install 'micrograd-core[bench]'
+    >>> print(MissingExtra("micrograd train", "micrograd-train", "train"))
+    micrograd train needs micrograd-train; install it with: pip install 'micrograd-core[train]'
     """
 
     def __init__(self, what: str, missing: str, extra: str) -> None:

@@ -11,7 +11,6 @@ from importlib.metadata import entry_points
 from micrograd_core import __version__
 from micrograd_core.errors import MicrogradError, MissingExtra
 from micrograd_core.tools import arguments as common
-from micrograd_core.tools.bench import add_bench
 from micrograd_core.tools.devices import add_conformance, add_devices, add_new_backend
 
 WRONG, MENDABLE, INTERRUPTED, GONE = 1, 2, 130, 128 + 13
@@ -64,7 +63,7 @@ def _drop_output() -> None:
 
 GROUP = "micrograd.commands"
 """The group of entry points of functions that add commands: each is called with the parsers of all commands."""
-OF_TRAIN = ("train", "predict", "evaluate", "inspect", "compare", "export", "draw", "completion")
+OF_TRAIN = ("train", "predict", "evaluate", "inspect", "compare", "export", "draw", "bench", "completion")
 """Commands that the extra ``train`` brings."""
 
 
@@ -87,7 +86,7 @@ def _parser() -> tuple[argparse.ArgumentParser, common.Commands]:
     )
     parser.add_argument("--version", action="version", version=f"micrograd-core {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_add_installed, add_bench, add_devices, add_conformance, add_new_backend):
+    for add in (_add_installed, add_devices, add_conformance, add_new_backend):
         add(commands)
     return parser, commands
 

@@ -12,8 +12,8 @@ import pytest
 
 from micrograd_core import Value
 from micrograd_core.drawing import draw
-from micrograd_core.tools import bench
 from micrograd_core.tools.cli import main
+from micrograd_train import bench
 from micrograd_train import drawing as module
 from tests.tools.flowers import QUICK, table
 

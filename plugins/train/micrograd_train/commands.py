@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from micrograd_core.tools.arguments import Commands
+from micrograd_train.bench import add_bench
 from micrograd_train.completion import add_completion
 from micrograd_train.drawing import add_draw
 from micrograd_train.learning.commands import add_train
@@ -14,7 +15,8 @@ def add(commands: Commands) -> None:
     """Add them to the command ``micrograd``, in the order in which help lists them."""
     before = [*commands.choices]
     for each in (
-        add_train, add_predict, add_evaluate, add_inspect, add_compare, add_export, add_draw, add_completion,
+        add_train, add_predict, add_evaluate, add_inspect, add_compare, add_export, add_draw, add_bench,
+        add_completion,
     ):  # fmt: skip
         each(commands)
     for name, parser in commands.choices.items():
