@@ -181,7 +181,8 @@ def runs(steps: Steps, found: Needed, wanted: Sequence[Any], places: Mapping[int
     rows = _Rows(steps, *found)
     outputs = [rows.number(x) for x in wanted]
     constants = [float(x) for x in rows.constants]
-    where, levels = ([0] * (rows.values + len(constants)) for _ in range(2))
+    count = rows.values + len(constants)
+    where, levels = list[Any]([None]) * count, [0] * count  # what has no place is no place
     for number, place in (*places.items(), *((~i, start + i) for i in range(len(constants)))):
         where[number] = place
     start += len(constants)
