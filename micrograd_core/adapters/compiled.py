@@ -34,12 +34,13 @@ from micrograd_core.compiler.lengths import Axis, Length, actual
 from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, operation
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.compiler.text import Given, Printer
-from micrograd_core.dtypes import DTYPES, pack
+from micrograd_core.compiler.text import Given, Printer, stream_at
+from micrograd_core.dtypes import DTYPES, pack, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.support.dumping import dump
 from micrograd_core.support.locks import lock
 
@@ -51,6 +52,9 @@ TIERS: Final = (2, 1 << 13, 1 << 62)
 """Lengths from one of these up to the next share a text: the scratch memory of a row has a limit."""
 CHUNK: Final = 4096
 """Elements of a reduction that one unit combines; longer ones go by chunks, and then by their results."""
+
+RANDOM: Final = ("random_uniform", "random_uniform_from", "random_integers", "random_permutation")
+"""Kernels of devices that have 64-bit integers, and a language with words of random numbers."""
 
 
 class CompiledBackend(StridedBackend):
@@ -85,6 +89,9 @@ class CompiledBackend(StridedBackend):
             plan, covers=self.language.covers, most_buffers=self.most_buffers, row_bytes=self.row_bytes
         )
         self._compositions = nests.compositions_of_nests()
+        if self.language.draws and {"int64", "uint64"} <= native.keys():
+            self.kernels |= {name: getattr(self, name) for name in RANDOM}
+            self.capabilities |= {"random"}
 
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
 
@@ -301,6 +308,54 @@ class CompiledBackend(StridedBackend):
 
         key = *steps, rows, len(groups), *(x.dtype.name for x in arrays)
         self.run(key, nest, out.layout.size, integers, arrays)
+
+    # ── random numbers: a unit makes those of a block of four words ──────────────────────────────────────────────
+
+    def random_uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+        """See `micrograd_core.ops.standard.random`, as of the others."""
+        return self.random_uniform_from(self._stream(key, block), shape=shape, dtype=dtype)
+
+    def random_uniform_from(self, place: Strided, *, shape: Shape, dtype: Any) -> Any:
+        """From a place of the device's own on; fractions of 16 bits are the host's."""
+        each = {4: 8, 8: 4}.get(dtype.itemsize)
+        number = f"fraction_{self._core[dtype]}(x[i * 4 / {each}], i % 2)"
+        return self._drawn(number, each, self._contiguous(place), shape, dtype) if each else NotImplemented
+
+    def random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
+        """A span of 2**64 is 0."""
+        number = self.language.converted(f"scaled(x[i], p1[at1 + {PLACE}], p1[at1 + {PLACE + 1}])", self._core[dtype])
+        return self._drawn(number, 4, self._stream(key, block, low, high - low), shape, dtype)
+
+    def random_permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+        """The device sorts words in whose lowest bits stands their position."""
+        word, mask = self.dtypes["uint64"], (1 << (shape[0] - 1).bit_length()) - 1 if shape[0] else 0
+        at = self.language.converted("(u * 4 + i)", uint64)
+        words = self._drawn(f"marked(x[i], p1[at1 + {PLACE}], {at})", 4, self._stream(key, block, mask), shape, word)
+        marks = compose("sort", self)(words, axis=0, descending=False, stable=False)
+        return self.kernels["astype"](self.kernels["bitwise_and"](marks, mask), dtype=dtype)
+
+    def _stream(self, key: int, block: int, *more: int) -> Strided:
+        """A place in a stream, and more words."""
+        words = [each % (1 << 64) for each in (*place_of(key, block), *more)]
+        return self.from_host(pack(words, uint64), (len(words),), self.dtypes["uint64"])
+
+    def _drawn(self, number: str, each: int, stream: Strided, shape: Shape, dtype: Any) -> Strided:
+        """An array of what `number` makes of the words ``x``, for `each` ``i`` of a block."""
+        out, key, language = self.empty(shape, dtype), ("drawn", number, dtype.name), self.language
+        buffers = nests.Buffer("out", self._core[dtype], 0), nests.Buffer("in", uint64, 0)
+        nest = nests.Nest((), (), buffers, (), ())
+        if key not in self._built:
+            at, size = f"u * {each} + i", language.integer.format(n=2)
+            lines = (
+                language.draws.format(place=stream_at("p1", "at1"), block=language.converted("u", uint64)),
+                language.loop.format(I=language.counter, i="i", n=each),
+                f"if ({at} < {size}) {{ p0[at0 + {at}] = {number}; }} }}",
+            )
+            with BUILDING:
+                self._built[key] = self.build("\n".join(lines), nest), ()
+        if out.layout.size:
+            self.run(key, lambda: nest, -(-out.layout.size // each), [out.layout.size], [out, stream])
+        return out
 
     # ── fused compositions: lengths are integers of the launch ───────────────────────────────────────────────
 

@@ -126,6 +126,41 @@ def test_a_network_trains_as_on_the_cpu(compiled: bool, toy: Device) -> None:
     np.testing.assert_allclose(trained(toy, compiled), trained(Device("cpu"), False), rtol=1e-3)
 
 
+@with_compiler
+@pytest.mark.parametrize("size", [1, 7, 8, 1003])
+def test_random_numbers_are_the_same_bits_everywhere(size: int, toy: Device) -> None:
+    made = [
+        ("random_uniform", "float32", {}), ("random_uniform", "float64", {}), ("random_permutation", "int64", {}),
+        ("random_integers", "int64", {"low": -(1 << 63), "high": 1 << 63}),
+        ("random_integers", "uint8", {"low": 3, "high": 9}),
+    ]  # fmt: skip
+    assert "random" in toy.capabilities
+    for name, dtype, params in made:
+        place = {"shape": (size,), "dtype": DTYPES[dtype], "key": 7 << 64 | 5, "block": (1 << 192) - 2, **params}
+        assert toy.kernels.is_native(name)
+        found, expected = (bytes(x.kernels.to_host(getattr(x.kernels, name)(**place))) for x in (toy, Device("cpu")))
+        assert found == expected, name
+
+
+@with_compiler
+def test_random_numbers_of_a_program_are_made_in_the_nest_that_uses_them(toy: Device) -> None:
+    def dropped(x: Any) -> Any:
+        return mg.dropout(x, 0.5, generator=rng)
+
+    x, found = mg.ones((50, 30), device=toy), []
+    for function in (dropped, jit(dropped)):
+        rng = random.Generator(3)
+        found.append([numbers(function(x)).tolist() for _ in range(3)])
+    assert found[0] == found[1]
+    backend, launched = toy.kernels.backend, []
+    launch, backend.launch = backend.launch, lambda *arguments: launched.append(arguments) or launch(*arguments)
+    try:
+        function(x)
+    finally:
+        del backend.launch
+    assert len(launched) == 1
+
+
 # ── programs and their text ──────────────────────────────────────────────────────────────────────────────────
 
 
