@@ -95,6 +95,11 @@ class Language(NamedTuple):
         """A value as one of a dtype."""
         return self.cast.format(T=self.types[dtype.name], x=x)
 
+    def begun(self, how: str, type: str) -> str:
+        """How a definition begins, by `let` or `var`: ``const float``, or ``let``."""
+        beginning: str = getattr(self, how).partition("{name}")[0]
+        return beginning.format(T=type).rstrip()
+
     def chosen(self, condition: str, x: str, y: str) -> str:
         """One of two values."""
         return self.choice.format(c=condition, a=x, b=y)
@@ -132,12 +137,12 @@ _FUNCTIONS: Final = {
 }  # fmt: skip
 
 
-PREAMBLES: Final = Path(__file__).with_name("preambles")
+TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
 def preamble(function: str, types: Mapping[str, str], upper: str = "", suffix: str = "ull") -> str:
     """Integer powers, and random numbers, in a language like C, which has `upper` halves of products of words."""
-    power, random = (Template(PREAMBLES.joinpath(f"{x}.txt").read_text(encoding="utf-8")) for x in ("power", "random"))
+    power, random = (Template(TEMPLATES.joinpath(f"{x}.txt").read_text(encoding="utf-8")) for x in ("power", "random"))
     text = "".join([power.substitute(function=function, T=T, name=name) for name, T in types.items()])
     facts = {"function": function, "upper": upper, "word": types["uint64"], "suffix": suffix}
     return text + random.substitute(facts) * bool(upper)
@@ -194,25 +199,16 @@ WGSL: Final = Language(
         "abs": "abs({0})",
         **{name: name + "({0})" for name in "exp log sqrt sin cos floor ceil trunc round".split()},
     },
-    let="let {name} = {x};",
-    var="var {name}: {T} = {x};",
-    loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
-    scratch="var {name}: array<{T}, {n}>;",
-    cast="{T}({x})",
+    let="let {name} = {x};", var="var {name}: {T} = {x};", loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
+    scratch="var {name}: array<{T}, {n}>;", cast="{T}({x})",
     casts={
         ("uint32", "int64"): "(i64({0} & 0x7fffffffu) + i64({0} >> 31) * 2147483648li)",  # some compilers copy the sign
         ("float32", "bool"): "(nan({0}) || {0} != 0f)",
     },
     choice="select({b}, {a}, {c})",
     literals={"float32": "{x}f", "int64": "{x}li", "uint64": "{x}lu"},
-    infinity="bitcast<f32>(m[1])",
-    nan="bitcast<f32>(m[2])",
-    isnan="nan({0})",
-    exact="exact({x})",
-    boolean="select(0u, 1u, {x})",
-    counter="i32",
-    integer="m[{n} + 3]",
-    draws="var x = philox({place}, {block});",
-    preamble=PREAMBLES.joinpath("wgsl.txt").read_text(encoding="utf-8"),
-)
+    infinity="bitcast<f32>(m[1])", nan="bitcast<f32>(m[2])", isnan="nan({0})", exact="exact({x})",
+    boolean="select(0u, 1u, {x})", counter="i32", integer="m[{n} + 3]",
+    draws="var x = philox({place}, {block});", preamble=TEMPLATES.joinpath("wgsl.txt").read_text(encoding="utf-8"),
+)  # fmt: skip
 """WebGPU's language. Its compilers may reassociate sums and forget NaN; NaN and infinity come as integers."""

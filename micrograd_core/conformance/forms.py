@@ -70,14 +70,9 @@ def _backwards(x: Any, dtype: str) -> Any:
 
 # How the elements of an operand change; those of the operands with a dtype of their own (indices, conditions) stay.
 NUMBERS: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "rough": _rough,
-    "zeros": _zeros,
-    "ones": lambda x, dtype: np.ones_like(x),
-    "subnormal": _subnormal,
-    "small": _small,
-    "huge": _huge,
-    "backwards": _backwards,
-}
+    "rough": _rough, "zeros": _zeros, "ones": lambda x, dtype: np.ones_like(x), "subnormal": _subnormal,
+    "small": _small, "huge": _huge, "backwards": _backwards,
+}  # fmt: skip
 
 OF_FLOATS: Final = frozenset({"subnormal", "small", "huge"})
 # How the shape of every operand with axes changes.

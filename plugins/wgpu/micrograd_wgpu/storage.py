@@ -84,10 +84,9 @@ class WebGPUBackend(CompiledBackend):
 
     def _collect(self) -> None:
         """Give back what is free. Work that was submitted keeps the memory that it needs."""
-        while self._freed:
-            with self._guard:
-                buffer = self._freed.popleft()
-                self._in_use -= buffer.memory.size
+        with self._guard:
+            while self._freed:
+                self._in_use -= self._freed.popleft().memory.size
 
     def memory(self) -> dict[str, int]:
         """Bytes of buffers."""
