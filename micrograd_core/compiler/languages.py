@@ -53,8 +53,8 @@ class Language(NamedTuple):
     draws: str = ""
     """Four words of random numbers as ``x``, from the six of a place in a stream and the number of a block.
 
-    The preamble has ``uniform_float32(…, i)``, number `i` from a place on, and ``fraction_float32(word, odd)``; for
-    float64, too; ``scaled(word, low, span)`` and ``marked(word, mask, i)``. Without it random numbers are the host's.
+    The preamble has ``uniform_float32(…, first, more)``, a number from a place on, and ``fraction_float32(word, odd)``;
+    for float64, too; ``scaled(word, low, span)`` and ``marked(word, mask, i)``. Without it the host draws.
     """
     preamble: str = ""
     """What stands before a kernel: the functions that spellings use."""
@@ -163,7 +163,7 @@ CUDA: Final = C._replace(
     nan="__int_as_float(0x7fc00000)",
     casts={("float64", name): "to_odd({0})" for name in ("float16", "bfloat16")},
     rounded={"float16": "widen(narrowed<Half>({x}))", "bfloat16": "widen(narrowed<Bfloat16>({x}))"},
-    preamble=preamble("__device__", _INTEGERS, "__umul64hi"),
+    preamble=preamble("__device__ __forceinline__", _INTEGERS, "__umul64hi"),
 )
 """CUDA C++, where a header has the types ``Half`` and ``Bfloat16``, and says how numbers become one (`packs`)."""
 _OPENCL: Final = {

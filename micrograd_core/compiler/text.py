@@ -159,9 +159,9 @@ class Printer:
                 x = self.loaded(buffer, place)
                 self.let(result, f"{x} != 0" if types[result.number] is bool_ else x)
             case Draw(result, buffer, place):
-                stream = stream_at(f"p{buffer}", self.place(buffer, Place(0, ())))
-                number = language.converted(self.place(None, place), uint64)
-                self.let(result, f"uniform_{types[result.number]}({stream}, {number})")
+                dtype, stream = types[result.number], stream_at(f"p{buffer}", self.place(buffer, Place(0, ())))
+                first, more = self.drawn(place, dtype)
+                self.let(result, f"uniform_{dtype}({stream}, {language.converted(first, uint64)}, {more})")
             case Compute(result, op, operands):
                 given, dtypes = [*map(self.operand, operands)], [*map(self.dtype, operands)]
                 x = self.computed(op, given, dtypes, types[result.number])
@@ -172,6 +172,10 @@ class Printer:
                 self.store(buffer, place, x)
             case Reduce(result, op, operand):
                 self.combine(f"{result.number}", op, self.operand(operand), types[result.number])
+
+    def drawn(self, place: Place, dtype: DType) -> tuple[str, str]:
+        """Where a random number is in its stream: the position of one of its block, and how far it is from that."""
+        return self.place(None, place), "0"
 
     def loaded(self, buffer: int, place: Place) -> str:
         """An element of a buffer, as an expression."""
