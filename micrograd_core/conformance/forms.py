@@ -150,7 +150,7 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "a matrix of 251 equal parts is singular": "qr svd",
     },
     "sign of zero": {
-        "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d max_pool3d",
+        "which zero is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d max_pool3d elu selu celu",
         "the sign of a sum that begins with 0, or does not": (
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
             "attention_weights_gradient standardize_gradient layer_norm_gradients batch_norm_gradient "
