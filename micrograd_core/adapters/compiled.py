@@ -350,7 +350,7 @@ class CompiledBackend(StridedBackend):
             places = [nests.Place(0, tuple([Given(n + 1 + j) for n in first])) for j in range(count)]  # type: ignore[misc]
             places[0] = nests.Place(0, (*places[0].strides[:rows], *(0,) * (len(groups) - rows)))
             lines: list[nests.Line] = [nests.Load(Ref(j), j + 1, places[j + 1]) for j in range(count - 1)]
-            operands, made, reduces = tuple([Ref(j) for j in range(count - 1)]), Ref(count - 1), kept < len(shape)
+            operands, made, reduces = tuple([Ref(j) for j in range(count - 1)]), Ref(count - 1), TABLE[op].combine
             lines.append(nests.Reduce(made, op, *operands) if reduces else nests.Compute(made, op, operands))
             store, types = (
                 nests.Part(False, (nests.Store(0, places[0], made),)),
