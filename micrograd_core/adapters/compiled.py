@@ -356,7 +356,7 @@ class CompiledBackend(StridedBackend):
                 nests.Part(False, (nests.Store(0, places[0], made),)),
                 [self._core[x.dtype] for x in (*given, out)],
             )
-            parts = (nests.Part(reduces, (*lines,)), store)
+            parts = (nests.Part(kept < len(shape), (*lines,)), store)
             buffers = tuple([nests.Buffer("in" if j else "out", self._core[x.dtype], 0) for j, x in enumerate(arrays)])
             lengths = tuple([Given(n) for n in first])
             return nests.Nest(lengths[:rows], lengths[rows:], buffers, parts, tuple(types))  # type: ignore[arg-type]

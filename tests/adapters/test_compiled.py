@@ -76,6 +76,7 @@ def test_reductions_longer_than_a_unit_adds_up_go_by_chunks(toy: Device) -> None
     np.testing.assert_allclose(numbers(x.sum(axis=1)), values.astype("float64").sum(1), rtol=3e-7)
     np.testing.assert_array_equal(numbers(x.T.max(axis=0)), values.max(1))
     assert numbers(mg.zeros((0, 4), device=toy).sum(axis=0)).tolist() == [0, 0, 0, 0]
+    assert [f(mg.asarray(2.5, device=toy)).item() for f in (mg.sum, mg.max, mg.prod)] == [2.5, 2.5, 2.5]
 
 
 @with_compiler
