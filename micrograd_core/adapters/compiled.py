@@ -352,11 +352,8 @@ class CompiledBackend(StridedBackend):
             lines: list[nests.Line] = [nests.Load(Ref(j), j + 1, places[j + 1]) for j in range(count - 1)]
             operands, made, reduces = tuple([Ref(j) for j in range(count - 1)]), Ref(count - 1), TABLE[op].combine
             lines.append(nests.Reduce(made, op, *operands) if reduces else nests.Compute(made, op, operands))
-            store, types = (
-                nests.Part(False, (nests.Store(0, places[0], made),)),
-                [self._core[x.dtype] for x in (*given, out)],
-            )
-            parts = (nests.Part(kept < len(shape), (*lines,)), store)
+            types, store = [self._core[x.dtype] for x in (*given, out)], nests.Store(0, places[0], made)
+            parts = nests.Part(kept < len(shape), (*lines,)), nests.Part(False, (store,))
             buffers = tuple([nests.Buffer("in" if j else "out", self._core[x.dtype], 0) for j, x in enumerate(arrays)])
             lengths = tuple([Given(n) for n in first])
             return nests.Nest(lengths[:rows], lengths[rows:], buffers, parts, tuple(types))  # type: ignore[arg-type]
