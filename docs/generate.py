@@ -2,8 +2,8 @@
 
 ::
 
-    python docs/generate.py               # protocol.md, operations.md, kernels.md, functional.md: a second
-    python docs/generate.py conformance [FOLDER]   # conformance.md: runs the suite on each device, some minutes
+    python docs/generate.py               # all tables but the next: a second
+    python docs/generate.py conformance [FOLDER]   # conformance.md: runs the suite on each device, an hour
 
 A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the tests compare it with what this makes.
 """
@@ -126,15 +126,37 @@ def capabilities_table() -> str:
     return table(("word", "what it promises", "what `test_level` checks"), rows)
 
 
+def tests_table() -> str:
+    """The tests of the conformance suite, by what each is repeated for."""
+    from micrograd_core.conformance.suite import Conformance
+
+    parts = [each for each in Conformance.__mro__ if any(name.startswith("test_") for name in vars(each))]
+    found = [(part, name, test) for part in parts for name, test in vars(part).items() if name.startswith("test_")]
+    rows = [(f"`{name}`", repeated(test), first_sentence(" ".join(test.__doc__.split()))) for _, name, test in found]
+    return table(("test", "for each", "what it checks"), rows)
+
+
+def repeated(test: Any) -> str:
+    """What a test of the suite is repeated for, by its first parameter."""
+    return REPEATED.get(list(inspect.signature(test).parameters)[1], "")
+
+
+REPEATED = {
+    "case": "sample of an operation, dtype and layout", "op": "operation", "dtype": "dtype", "word": "capability",
+    "formed": "operation with a kernel of the device's own, and dtype", "special": "operation and dtype",
+    "large": "operation with a kernel of the device's own, and a dtype of each kind", "program": "program",
+}  # fmt: skip
 TABLES = {
     "members": members_table, "kernels": kernels_table, "capabilities": capabilities_table, "axis": kernels.axes,
+    "tests": tests_table,
 }  # fmt: skip
+PAGES = {"protocol.md": ("members", "kernels", "capabilities", "axis"), "conformance.md": ("tests",)}
 
 
-def filled(page: str) -> str:
+def filled(page: str, names: Sequence[str]) -> str:
     """A page with its tables made anew."""
-    for name, make in TABLES.items():
-        before, mark, rest = page.partition(f"<!-- {name} -->\n")
+    for name in names:
+        make, (before, mark, rest) = TABLES[name], page.partition(f"<!-- {name} -->\n")
         assert mark, f"the page has no place for the table {name}"
         _, end, after = rest.partition("<!-- end -->")
         page = f"{before}{mark}\n{make()}\n\n{end}{after}"
@@ -166,9 +188,9 @@ def judged(device: str, record: Path) -> dict[str, Any]:
 
 
 def conformance(record: Path) -> str:
-    """The page of the backends here: what each has, how many tests, and what the suite says of it."""
+    """The page with its verdicts made anew: what each backend has, how many tests, and what the suite says of it."""
     parts = [
-        "# The backends, judged",
+        "## The backends, judged",
         "What `micrograd conformance DEVICE` says of the backends in this repository. Made by\n"
         f"`python docs/generate.py conformance` on {date.today()}, with micrograd-core "
         f"{metadata.version('micrograd-core')} and Python {sys.version.split()[0]}. With a folder after it, that\n"
@@ -189,16 +211,17 @@ def conformance(record: Path) -> str:
         said += [f"  - `{pattern}`: {reason}" for pattern, reason in reasons.items()]
     head = ("device", "over", "native operations", "composed", *OUTCOMES)
     parts += [table(head, rows), "In the suite's own words, with the patterns of known failures:", "\n".join(said)]
-    mark = "## Planted faults\n"  # from here on the page is that of tests/mutants.py
-    _, mark, rest = (DOCS / "conformance.md").read_text(encoding="utf-8").partition(mark)
-    return "\n\n".join(parts) + "\n" + (f"\n{mark}{rest}" if mark else "")
+    before, rest = (DOCS / "conformance.md").read_text(encoding="utf-8").split("## The backends, judged\n")
+    _, mark, after = rest.partition("## Planted faults\n")  # from here on the page is that of tests/mutants.py
+    return before + "\n\n".join(parts) + f"\n\n{mark}{after}"
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["conformance"]:
         (DOCS / "conformance.md").write_text(conformance(Path(*sys.argv[2:3] or ["-"])), encoding="utf-8")
     else:
-        protocol = DOCS / "protocol.md"
-        protocol.write_text(filled(protocol.read_text(encoding="utf-8")), encoding="utf-8")
+        for name, names in PAGES.items():
+            page = DOCS / name
+            page.write_text(filled(page.read_text(encoding="utf-8"), names), encoding="utf-8")
         for each in (operations, kernels, functional):
             each.PAGE.write_text(each.page(), encoding="utf-8")

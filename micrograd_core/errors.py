@@ -47,18 +47,10 @@ def one_of(names: Iterable[str]) -> str:
 
 
 PROVIDERS: Final = {
-    "cpu": "micrograd-cpu",
-    "cuda": "micrograd-cuda",
-    "dask": "micrograd-array-api[dask]",
-    "jax": "micrograd-array-api[jax]",
-    "opencl": "micrograd-opencl",
-    "rawbuffer": "micrograd-rawbuffer",
-    "strict": "micrograd-array-api[strict]",
-    "torch": "micrograd-array-api[torch]",
-    "wgpu": "micrograd-wgpu",
-    "auto": "micrograd-cpu",  # these two are no device's own name
-    "gpu": "micrograd-cuda",
-}
+    "cpu": "micrograd-cpu", "cuda": "micrograd-cuda", "opencl": "micrograd-opencl", "rawbuffer": "micrograd-rawbuffer",
+    "wgpu": "micrograd-wgpu", **{name: f"micrograd-array-api[{name}]" for name in ("dask", "jax", "strict", "torch")},
+    "auto": "micrograd-cpu", "gpu": "micrograd-cuda",  # these two are no device's own name
+}  # fmt: skip
 """What to install for a device, of all that the project publishes. A name made up from what a user typed could be
 registered by anyone; so none but these is ever advised, and of several claims to a name that of its provider counts."""
 

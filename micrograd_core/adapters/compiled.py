@@ -21,25 +21,28 @@ from __future__ import annotations
 
 import itertools
 import math
+from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache, partial
+from string import Template
 from typing import Any, ClassVar, Final
 
 from micrograd_core.adapters.strided import MAPS, Strided, StridedBackend
 from micrograd_core.compiler import nests
 from micrograd_core.compiler.executor import Function, bound, counted, straight_line
 from micrograd_core.compiler.fusion import Call, Plan, Run, plan
-from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, Language
+from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, TEMPLATES, Language
 from micrograd_core.compiler.lengths import Axis, Length, actual
 from micrograd_core.compiler.passes import optimized, written
-from micrograd_core.compiler.program import Program, Ref, operation
+from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.compiler.text import Given, Printer
-from micrograd_core.dtypes import DTYPES, pack
+from micrograd_core.compiler.text import Given, Printer, stream_at
+from micrograd_core.dtypes import DTYPES, pack, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
 from micrograd_core.ops import TABLE
+from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.support.dumping import dump
 from micrograd_core.support.locks import lock
 
@@ -51,6 +54,18 @@ TIERS: Final = (2, 1 << 13, 1 << 62)
 """Lengths from one of these up to the next share a text: the scratch memory of a row has a limit."""
 CHUNK: Final = 4096
 """Elements of a reduction that one unit combines; longer ones go by chunks, and then by their results."""
+
+TILE: Final = 4
+"""Rows and columns of a product that a unit computes, of products of at least `TILED` numbers."""
+TILED: Final = 1 << 12
+PART: Final = 128
+"""Products that are added up before they join a sum."""
+LONGEST: Final = 1 << 14
+"""Turns that a unit takes at most: some drivers end loops silently after 65,535."""
+OWN: Final = ("matmul", "take", "take_along_axis", "embedding", "sort", "argsort")
+"""Kernels that are no nests, each from a template."""
+RANDOM: Final = ("random_uniform", "random_uniform_from", "random_integers", "random_permutation")
+"""Kernels of devices that have 64-bit integers, and a language with words of random numbers."""
 
 
 class CompiledBackend(StridedBackend):
@@ -78,13 +93,13 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {name: partial(self._line, name) for name in own - MAPS}
         self.kernels |= {name: partial(self.reduction, name) for name, op in TABLE.items() if op.combine}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...]]] = {}
-        self.kernels["matmul"] = self.matmul
+        self.kernels |= {name: getattr(self, name) for name in OWN}
         self._number = lru_cache(4096)(self._uploaded)
         self._plans: dict[Hashable, Any] = {}
-        self._plan = partial(
-            plan, covers=self.language.covers, most_buffers=self.most_buffers, row_bytes=self.row_bytes
-        )
         self._compositions = nests.compositions_of_nests()
+        if self.language.draws and {"int64", "uint64"} <= native.keys():
+            self.kernels |= {name: getattr(self, name) for name in RANDOM}
+            self.capabilities |= {"random"}
 
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,20 +132,6 @@ class CompiledBackend(StridedBackend):
             Offsets, lengths and strides, as the body names them.
         buffers : sequence
             From `alloc`.
-        """
-        raise NotImplementedError
-
-    def read(self, buffer: Any) -> Any:
-        """Never called: `read_range` is.
-
-        Parameters
-        ----------
-        buffer
-            From `alloc`.
-
-        Returns
-        -------
-        never
         """
         raise NotImplementedError
 
@@ -180,8 +181,7 @@ class CompiledBackend(StridedBackend):
         given = [self._fresh("copy", x.shape, x.dtype, x) if x.buffer is out.buffer else x for x in given]
         repeated = (0,) * len(out.shape)
         strides = [x.layout.strides if x.shape == out.shape else repeated for x in given]
-        steps = [("astype" if op == "copy" else op, out.dtype)]
-        self._launched(steps, out, given, out.shape, [out.layout.strides, *strides])
+        self._launched("astype" if op == "copy" else op, out, given, out.shape, [out.layout.strides, *strides])
         return None
 
     def reduce(self, op: str, out: Strided, x: Strided) -> Any:
@@ -192,20 +192,18 @@ class CompiledBackend(StridedBackend):
         if length > 2 * CHUNK and out.dtype is x.dtype:
             return self._in_chunks(op, out, x, length)
         strides = (*out.layout.strides, *(0,) * (len(x.shape) - len(out.shape)))
-        self._launched([(op, out.dtype)], out, [x], x.shape, [strides, x.layout.strides], len(out.shape))
+        self._launched(op, out, [x], x.shape, [strides, x.layout.strides], len(out.shape))
         return None
 
     def _in_chunks(self, op: str, out: Strided, x: Strided, length: int) -> Any:
         """Reduce chunks of each row, and then their results; the last chunk of a row is filled up."""
-        count = -(-length // CHUNK)
+        count, rows = -(-length // CHUNK), self._reshape(x, shape=(*out.shape, length))
         parts = self.empty((*out.shape, count), out.dtype)
-        every = tuple(slice(0, n, 1) for n in out.shape)
-        rows = self._reshape(x, shape=(*out.shape, length))
         for start, stop in ((0, length // CHUNK), (length // CHUNK, count)):
-            cut = rows.view(rows.layout.index((*every, slice(start * CHUNK, min(stop * CHUNK, length), 1))))
             if start < stop:
-                chunks = cut.view(_split(cut.layout, stop - start))
-                self.reduce(op, parts.view(parts.layout.index((*every, slice(start, stop, 1)))), chunks)
+                cut = _cut(rows, -1, start * CHUNK, min(stop * CHUNK, length))
+                chunks = self._reshape(cut, shape=(*out.shape, stop - start, cut.shape[-1] // (stop - start)))
+                self.reduce(op, _cut(parts, -1, start, stop), chunks)
         return self.reduce(op, out, parts)
 
     def _line(self, op: str, *operands: Any) -> Any:
@@ -213,7 +211,7 @@ class CompiledBackend(StridedBackend):
         return self.elementwise(op, *operands) if self._covers(op, *operands) else NotImplemented
 
     def matmul(self, x: Strided, y: Strided) -> Any:
-        """Multiply matrices, with a unit for each element of the result.
+        """Multiply matrices, with a unit for each tile of the result.
 
         Parameters
         ----------
@@ -238,20 +236,89 @@ class CompiledBackend(StridedBackend):
         if right.shape[-2] != k:
             raise ValueError(f"matmul: shapes {x.shape} and {y.shape} do not fit")
         batch = broadcast_shapes("matmul", left.shape[:-2], right.shape[:-2])
-        left, right = left.broadcast_to((*batch, m, k)), right.broadcast_to((*batch, k, n))
-        out = self.empty((*batch, m, n), x.dtype)
-        strides = [
-            (*out.layout.strides, 0),
-            (*left.strides[:-1], 0, left.strides[-1]),
-            (*right.strides[:-2], 0, right.strides[-1], right.strides[-2]),
-        ]
-        if out.layout.size and k:
-            self._launched(
-                [("multiply", x.dtype), ("sum", x.dtype)], out, [x, y], (*out.shape, k), strides, len(out.shape)
+        if k > LONGEST:
+            halves = (0, k // 2), (k // 2, k)
+            return self.kernels["add"](
+                *[self.matmul(_cut(x, -1, *at), _cut(y, max(-2, -len(y.shape)), *at)) for at in halves]
             )
-        elif out.layout.size:
-            self.map("copy", out, 0)
+        out, given = self.empty((*batch, m, n), x.dtype), list[Strided]()
+        for each, layout in ((x, left), (y, right)):  # matrices one after the other, if need be as a copy
+            whole = each.view(layout.broadcast_to((*batch, *layout.shape[-2:])))
+            given.append(self._reshape(whole, shape=(math.prod(batch), *layout.shape[-2:])))
+        if out.layout.size:
+            tile, (first, second) = TILE if out.layout.size >= TILED else 1, (each.layout.strides for each in given)
+            numbers = m, n, k, *first[:2], second[0], second[2], first[2], second[1]
+            value, index = self.language.types[self._core[x.dtype].name], self.language.counter
+            sizes = {"total part": (value, tile * tile), "left right": (value, tile), "rows columns": (index, tile)}
+            declare = self.language.scratch.format
+            arrays = [declare(T=T, name=name, n=n) for names, (T, n) in sizes.items() for name in names.split()]
+            units = -(-m // tile) * -(-n // tile) * math.prod(batch)
+            self._text("matmul", units, numbers, [out, *given], tile=tile, some=PART, arrays=" ".join(arrays))
         return out.view(out.layout.reshape((*batch, *(m,) * (len(x.shape) > 1), *(n,) * (len(y.shape) > 1))))  # type: ignore[arg-type]
+
+    # ── by index, and in order ───────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, x: Strided, indices: Strided, *, axis: int, along: bool = False) -> Strided:
+        """Elements that integers name along an axis, `along` lane by lane; NaN, or 0, where one names none."""
+        after, length = math.prod(x.shape[axis + 1 :]), x.shape[axis]
+        out = self.empty(indices.shape if along else (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
+        language, source, dtype = self.language, self._core[indices.dtype], self._core[x.dtype]
+        wide = language.types["int64"] if source.bits == 64 else language.counter
+        lost = language.cast.format(T=language.memory_of(dtype), x=language.nan if dtype.is_floating else "0")
+        facts = {"row": language.begun("var", wide), "wide": language.cast.format(T=wide, x="").removesuffix("()")}
+        facts |= {"at": "ui"[not along], "wrap": "length" if source.kind == "signed integer" else "0", "lost": lost}
+        if out.layout.size:
+            numbers = after, indices.shape[axis] if along else indices.layout.size, length
+            given = map(self._contiguous, (x, indices))
+            self._text("take", out.layout.size, numbers, [out, *given], **facts)
+        return out
+
+    def embedding(self, indices: Strided, weight: Strided) -> Strided:
+        """Rows that integers name."""
+        return self.take(weight, indices, axis=0)
+
+    def take_along_axis(self, x: Strided, indices: Strided, *, axis: int) -> Any:
+        """Lane by lane; the other axes are broadcast."""
+        shape = broadcast_shapes("", *((*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (x, indices)))
+        wide = [(*shape[:axis], each.shape[axis], *shape[axis + 1 :]) for each in (x, indices)]
+        x, indices = (h.view(h.layout.broadcast_to(each)) for h, each in zip((x, indices), wide, strict=True))
+        return self.take(x, indices, axis=axis, along=True)
+
+    def argsort(self, x: Strided, *, axis: int, descending: bool, stable: bool, sort: bool = False) -> Strided:
+        """A sorting network, whose steps exchange positions; NaN comes last, equal elements stay in order."""
+        order = (*(each for each in range(len(x.shape)) if each != axis), axis)
+        rows, n, dtype = self._contiguous(x.view(x.layout.permute(order))), x.shape[axis], self._core[x.dtype]
+        integer, nan = self.dtypes["int32"], self.language.isnan if dtype.is_floating else "({0} != {0})"
+        places = self._fresh("copy", rows.shape, integer, self.from_host(array("i", range(n)), (n,), integer))
+        facts = {"less": ">" if descending else "<", "nanx": nan.format("x"), "nany": nan.format("y")}
+        pairs = 1 << (n - 1).bit_length() - 1 if n > 1 and rows.layout.size else 0
+        for level in range(pairs.bit_length()):
+            for step in range(level, -1, -1):  # the first of a merger turns one of the halves round
+                numbers = n, pairs, 1 << step, int(step == level)
+                self._text("sort", rows.layout.size // n * pairs, numbers, [places, rows], **facts)
+        long = partial(self.kernels["astype"], dtype=self.dtypes["int64"])
+        out = self.take(rows, places, axis=len(order) - 1, along=True) if sort else long(places)
+        return out.view(out.layout.permute([order.index(i) for i in range(len(order))]))
+
+    def sort(self, x: Strided, **params: Any) -> Strided:
+        """See `argsort`."""
+        return self.argsort(x, **params, sort=True)
+
+    def _text(self, name: str, units: int, integers: Sequence[int], handles: Sequence[Strided], **facts: Any) -> None:
+        """Run a kernel of a template, whose first line names the `integers`."""
+        language, key = self.language, (name, *facts.values(), *(x.dtype.name for x in handles))
+        buffers = tuple([nests.Buffer("in" if i else "out", self._core[x.dtype], 0) for i, x in enumerate(handles)])
+        nest = nests.Nest((), (), buffers, (), ())
+        if key not in self._built:
+            facts |= {how: language.begun(how, language.counter) for how in ("let", "var")}
+            facts |= {f"let{i}": language.begun("let", language.memory_of(x.dtype)) for i, x in enumerate(buffers)}
+            facts["index"] = language.cast.format(T=language.counter, x="").removesuffix("()")
+            names, _, text = TEMPLATES.joinpath(f"{name}.txt").read_text(encoding="utf-8").partition("\n")
+            given = [language.integer.format(n=i + len(handles)) for i in range(len(integers))]
+            lines = [f"{facts['let']} {each} = {x};" for each, x in zip(names.split(), given, strict=True)]
+            with BUILDING:
+                self._built[key] = self.build("\n".join([*lines, Template(text).substitute(facts)]), nest), ()
+        self.run(key, lambda: nest, units, integers, handles)
 
     def _covers(self, op: str, *operands: Any) -> bool:
         specs = [TensorSpec(x.shape, self._core[x.dtype]) if isinstance(x, Strided) else x for x in operands]
@@ -262,10 +329,10 @@ class CompiledBackend(StridedBackend):
         return self.from_host(pack([value], self._core[dtype]), (), dtype)
 
     def _launched(
-        self, steps: list[tuple[str, Any]], out: Strided, given: list[Strided], shape: Shape, strides: list[Shape],
+        self, op: str, out: Strided, given: list[Strided], shape: Shape, strides: list[Shape],
         kept: int | None = None,
     ) -> None:  # fmt: skip
-        """Launch primitives, one after the other, over the axes of `shape`, the first `kept` of which are the result's.
+        """Launch a primitive over the axes of `shape`, the first `kept` of which are the result's.
 
         `strides` are those of the result and of each operand.
         """
@@ -283,24 +350,55 @@ class CompiledBackend(StridedBackend):
             places = [nests.Place(0, tuple([Given(n + 1 + j) for n in first])) for j in range(count)]  # type: ignore[misc]
             places[0] = nests.Place(0, (*places[0].strides[:rows], *(0,) * (len(groups) - rows)))
             lines: list[nests.Line] = [nests.Load(Ref(j), j + 1, places[j + 1]) for j in range(count - 1)]
-            operands, number = tuple([line.result for line in lines if isinstance(line, nests.Load)]), count - 1
-            types = [self._core[x.dtype] for x in given]
-            for op, dtype in steps:
-                types.append(self._core[dtype])
-                made, reduces = Ref(number), TABLE[op].combine
-                lines.append(nests.Reduce(made, op, *operands) if reduces else nests.Compute(made, op, operands))
-                operands, number = (made,), number + 1
-            store = nests.Store(0, places[0], operands[0])
-            if kept < len(shape):
-                parts: tuple[nests.Part, ...] = nests.Part(True, (*lines,)), nests.Part(False, (store,))
-            else:
-                parts = (nests.Part(False, (*lines, store)),)
+            operands, made, reduces = tuple([Ref(j) for j in range(count - 1)]), Ref(count - 1), TABLE[op].combine
+            lines.append(nests.Reduce(made, op, *operands) if reduces else nests.Compute(made, op, operands))
+            types, store = [self._core[x.dtype] for x in (*given, out)], nests.Store(0, places[0], made)
+            parts = nests.Part(kept < len(shape), (*lines,)), nests.Part(False, (store,))
             buffers = tuple([nests.Buffer("in" if j else "out", self._core[x.dtype], 0) for j, x in enumerate(arrays)])
             lengths = tuple([Given(n) for n in first])
             return nests.Nest(lengths[:rows], lengths[rows:], buffers, parts, tuple(types))  # type: ignore[arg-type]
 
-        key = *steps, rows, len(groups), *(x.dtype.name for x in arrays)
+        key = op, rows, len(groups), *(x.dtype.name for x in arrays)
         self.run(key, nest, out.layout.size, integers, arrays)
+
+    # ── random numbers: a unit makes those of a block of four words ──────────────────────────────────────────────
+
+    def random_uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+        """See `micrograd_core.ops.standard.random`, as of the others."""
+        return self.random_uniform_from(self._stream(key, block), shape=shape, dtype=dtype)
+
+    def random_uniform_from(self, place: Strided, *, shape: Shape, dtype: Any) -> Any:
+        """From a place of the device's own on; fractions of 16 bits are the host's."""
+        each = {4: 8, 8: 4}.get(dtype.itemsize)
+        number = f"fraction_{self._core[dtype]}(x[i * 4 / {each}], i % 2)"
+        return self._drawn(number, each, self._contiguous(place), shape, dtype) if each else NotImplemented
+
+    def random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
+        """A span of 2**64 is 0."""
+        number = self.language.converted(f"scaled(x[i], p1[at1 + {PLACE}], p1[at1 + {PLACE + 1}])", self._core[dtype])
+        return self._drawn(number, 4, self._stream(key, block, low, high - low), shape, dtype)
+
+    def random_permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+        """The device sorts words in whose lowest bits stands their position."""
+        word, mask = self.dtypes["uint64"], (1 << (shape[0] - 1).bit_length()) - 1 if shape[0] else 0
+        at = self.language.converted("(u * 4 + i)", uint64)
+        words = self._drawn(f"marked(x[i], p1[at1 + {PLACE}], {at})", 4, self._stream(key, block, mask), shape, word)
+        marks = self.sort(words, axis=0, descending=False, stable=False)
+        return self.kernels["astype"](self.kernels["bitwise_and"](marks, mask), dtype=dtype)
+
+    def _stream(self, key: int, block: int, *more: int) -> Strided:
+        """A place in a stream, and more words."""
+        words = [each % (1 << 64) for each in (*place_of(key, block), *more)]
+        return self.from_host(pack(words, uint64), (len(words),), self.dtypes["uint64"])
+
+    def _drawn(self, number: str, each: int, stream: Strided, shape: Shape, dtype: Any) -> Strided:
+        """An array of what `number` makes of the words ``x``, for `each` ``i`` of a block."""
+        out, place = self.empty(shape, dtype), stream_at("p1", "at1")
+        draws = self.language.draws.format(place=place, block=self.language.converted("u", uint64))
+        units, given = -(-out.layout.size // each), [out, stream]
+        if units:
+            self._text("draw", units, [out.layout.size], given, draws=draws, each=each, number=number)
+        return out
 
     # ── fused compositions: lengths are integers of the launch ───────────────────────────────────────────────
 
@@ -347,6 +445,9 @@ class CompiledBackend(StridedBackend):
             return None
         fused = all(isinstance(step, Run) for step in found.steps)
         return found if fused and all(isinstance(x, Ref) for x in found.outputs) else None
+
+    def _plan(self, program: Program, layouts: Sequence[Layout]) -> Plan:
+        return plan(program, layouts, self.language.covers, self.most_buffers, self.row_bytes, in_stages)
 
     # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -427,16 +528,25 @@ class Planned:
             run.call(function, [*map(Ref, step.inputs)], step.outputs, True)
 
 
+def in_stages(step: Step, operands: tuple[Any, ...]) -> bool:
+    """Whether a reduction is a call of its own: of few rows, each of which would keep a unit for long."""
+    if not operation(step.op).combine or not all(n.__class__ is int for n in operands[0].shape):
+        return False
+    shape, axis = operands[0].shape, step.params["axis"]
+    length = math.prod(shape if axis is None else [shape[i] for i in axis])
+    return bool(length > 2 * CHUNK and math.prod(shape) < CHUNK * length)
+
+
 def _tier(n: int) -> tuple[int, int]:
     """The least and the most of the lengths that share a text with one."""
     return next((least, most) for least, most in itertools.pairwise(TIERS) if least <= n < most)
 
 
-def _split(layout: Layout, count: int) -> Layout:
-    """The last axis as `count` rows."""
-    *outer, step = layout.strides
-    length = layout.shape[-1] // count
-    return Layout((*layout.shape[:-1], count, length), (*outer, step * length, step), layout.offset)
+def _cut(x: Strided, axis: int, start: int, stop: int) -> Strided:
+    """A part of an axis."""
+    key = [slice(0, n, 1) for n in x.shape]
+    key[axis] = slice(start, stop, 1)
+    return x.view(x.layout.index((*key,)))
 
 
 __all__ = ["CompiledBackend", "Planned"]

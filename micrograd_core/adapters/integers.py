@@ -18,20 +18,12 @@ def _power(x: int, y: int) -> int:
 
 COMPUTE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "map": {
-        "add": operator.add,
-        "multiply": operator.mul,
-        "pow": _power,
-        "maximum": max,
-        "less": operator.lt,
-        "equal": operator.eq,
-        "bitwise_and": operator.and_,
-        "bitwise_or": operator.or_,
-        "bitwise_xor": operator.xor,
-        "floor": lambda x: x,
-        "where": lambda condition, x, y: x if condition else y,
+        "add": operator.add, "multiply": operator.mul, "pow": _power, "maximum": max, "less": operator.lt,
+        "equal": operator.eq, "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
+        "floor": lambda x: x, "where": lambda condition, x, y: x if condition else y,
     },
     "reduce": {"sum": sum, "max": max},
-}
+}  # fmt: skip
 """What the host computes in the place of `StridedBackend.map` and `reduce`: of Python numbers, and of lists of them."""
 
 

@@ -13,7 +13,7 @@ from string import Template
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.fusion import Call, Run, plan
-from micrograd_core.compiler.languages import C
+from micrograd_core.compiler.languages import C as LANGUAGE
 from micrograd_core.compiler.nests import Place
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, Step, short
@@ -26,6 +26,8 @@ from micrograd_core.layout import Layout, Shape
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import CALL
 
+C: Final = LANGUAGE._replace(draws="")
+"""Random numbers are made block by block, by a template."""
 FILE: Final = Template(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 
 

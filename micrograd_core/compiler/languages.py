@@ -7,9 +7,12 @@ them; a device that has another dialect replaces what differs: ``OPENCL._replace
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from string import Template
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import operation
+from micrograd_core.compiler.views import DRAWN
 from micrograd_core.dtypes import DType, bool_, float16, integer_range, pack, unpack
 
 
@@ -47,11 +50,19 @@ class Language(NamedTuple):
     """The n-th integer that a launch passes."""
     power: str = "power_{name}({0}, {1})"
     """An integer power, with a natural exponent."""
+    draws: str = ""
+    """Four words of random numbers as ``x``, from the six of a place in a stream and the number of a block.
+
+    The preamble has ``uniform_float32(…, first, more)``, a number from a place on, and ``fraction_float32(word, odd)``;
+    for float64, too; ``scaled(word, low, span)`` and ``marked(word, mask, i)``. Without it the host draws.
+    """
     preamble: str = ""
     """What stands before a kernel: the functions that spellings use."""
 
     def covers(self, name: str, operands: tuple[Any, ...]) -> bool:
         """Whether a line of a nest computes a primitive of such operands."""
+        if name == DRAWN:
+            return bool(self.draws)
         name = operation(name).combine or name
         arrays = [x for x in operands if hasattr(x, "shape")]
         if not arrays or any(x.dtype.name not in self.types for x in arrays):
@@ -83,6 +94,11 @@ class Language(NamedTuple):
     def converted(self, x: str, dtype: DType) -> str:
         """A value as one of a dtype."""
         return self.cast.format(T=self.types[dtype.name], x=x)
+
+    def begun(self, how: str, type: str) -> str:
+        """How a definition begins, by `let` or `var`: ``const float``, or ``let``."""
+        beginning: str = getattr(self, how).partition("{name}")[0]
+        return beginning.format(T=type).rstrip()
 
     def chosen(self, condition: str, x: str, y: str) -> str:
         """One of two values."""
@@ -121,21 +137,23 @@ _FUNCTIONS: Final = {
 }  # fmt: skip
 
 
-def powers(types: Mapping[str, str], function: str = "") -> str:
-    """Integer powers by squaring, as functions of a language like C."""
-    return "".join(
-        f"{function}{T} power_{name}({T} x, {T} n) {{\n"
-        f"    {T} result = 1;\n    for (; n > 0; n >>= 1) {{ if (n & 1) result *= x; x *= x; }}\n"
-        "    return result;\n}\n"
-        for name, T in types.items()
-        if "int" in name
-    )
+TEMPLATES: Final = Path(__file__).with_name("templates")
+
+
+def preamble(function: str, types: Mapping[str, str], upper: str = "", suffix: str = "ull") -> str:
+    """Integer powers, and random numbers, in a language like C, which has `upper` halves of products of words."""
+    power, random = (Template(TEMPLATES.joinpath(f"{x}.txt").read_text(encoding="utf-8")) for x in ("power", "random"))
+    text = "".join([power.substitute(function=function, T=T, name=name) for name, T in types.items()])
+    facts = {"function": function, "upper": upper, "word": types["uint64"], "suffix": suffix}
+    return text + random.substitute(facts) * bool(upper)
 
 
 C: Final = Language(
     types={"bool": "_Bool", **_INTEGERS, "float32": "float", "float64": "double"},
     functions=_FUNCTIONS,
-    preamble="#include <tgmath.h>\n" + powers(_INTEGERS, "static "),
+    draws="word x[4]; philox({place}, {block}, x);",
+    preamble="#include <tgmath.h>\n#define mul_hi(x, y) (word)((unsigned __int128)(x) * (y) >> 64)\n"
+    + preamble("static", _INTEGERS, "mul_hi"),
 )
 """C11, with the functions of ``<tgmath.h>``, which take floats of either size."""
 CUDA: Final = C._replace(
@@ -145,7 +163,7 @@ CUDA: Final = C._replace(
     nan="__int_as_float(0x7fc00000)",
     casts={("float64", name): "to_odd({0})" for name in ("float16", "bfloat16")},
     rounded={"float16": "widen(narrowed<Half>({x}))", "bfloat16": "widen(narrowed<Bfloat16>({x}))"},
-    preamble=powers(_INTEGERS, "__device__ "),
+    preamble=preamble("__device__ __forceinline__", _INTEGERS, "__umul64hi"),
 )
 """CUDA C++, where a header has the types ``Half`` and ``Bfloat16``, and says how numbers become one (`packs`)."""
 _OPENCL: Final = {
@@ -157,7 +175,8 @@ OPENCL: Final = Language(
     memory={"bool": "uchar"},
     functions=C.functions,
     literals={"float32": "{x}f", "int64": "{x}L", "uint64": "{x}UL"},
-    preamble="#pragma OPENCL FP_CONTRACT OFF\n" + powers(_OPENCL),
+    draws=C.draws,
+    preamble="#pragma OPENCL FP_CONTRACT OFF\n" + preamble("", _OPENCL, "mul_hi", "UL"),
 )
 """OpenCL C 1.2."""
 # An entry point in Metal takes buffers by index: ``kernel void run(constant long& n [[buffer(0)]], constant long* m
@@ -166,10 +185,11 @@ OPENCL: Final = Language(
 METAL: Final = OPENCL._replace(
     types={name: T for name, T in OPENCL.types.items() if name != "float64"},
     functions={name: text for name, text in C.functions.items() if name not in ("expm1", "log1p", "erf", "erfc")},
-    preamble="#include <metal_stdlib>\nusing namespace metal;\n" + powers(_OPENCL),
+    draws="",
+    preamble="#include <metal_stdlib>\nusing namespace metal;\n" + preamble("", _OPENCL),
 )
 """Metal's language, to be compiled without fast mathematics."""
-_WGSL: Final = {"int32": "i32", "int64": "i64", "uint32": "u32"}
+_WGSL: Final = {"int32": "i32", "int64": "i64", "uint32": "u32", "uint64": "u64"}
 WGSL: Final = Language(
     types={"bool": "bool", **_WGSL, "float32": "f32"},
     memory={"bool": "u32"},
@@ -179,48 +199,16 @@ WGSL: Final = Language(
         "abs": "abs({0})",
         **{name: name + "({0})" for name in "exp log sqrt sin cos floor ceil trunc round".split()},
     },
-    let="let {name} = {x};",
-    var="var {name}: {T} = {x};",
-    loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
-    scratch="var {name}: array<{T}, {n}>;",
-    cast="{T}({x})",
+    let="let {name} = {x};", var="var {name}: {T} = {x};", loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
+    scratch="var {name}: array<{T}, {n}>;", cast="{T}({x})",
     casts={
         ("uint32", "int64"): "(i64({0} & 0x7fffffffu) + i64({0} >> 31) * 2147483648li)",  # some compilers copy the sign
         ("float32", "bool"): "(nan({0}) || {0} != 0f)",
     },
     choice="select({b}, {a}, {c})",
-    literals={"float32": "{x}f", "int64": "{x}li"},
-    infinity="bitcast<f32>(m[1])",
-    nan="bitcast<f32>(m[2])",
-    isnan="nan({0})",
-    exact="exact({x})",
-    boolean="select(0u, 1u, {x})",
-    counter="i32",
-    integer="m[{n} + 3]",
-    preamble="""\
-@group(0) @binding(0) var<storage, read> m: array<i32>;  // how many units; infinity; NaN; the integers of the launch
-fn exact(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ u32(m[2] - 0x7fc00000)); }
-fn nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
-fn power(x: f32, n: f32) -> f32 {
-    let infinity = bitcast<f32>(m[1]);
-    if (n == 0 || x == 1) { return 1.0; }
-    if (nan(x) || nan(n)) { return x + n; }
-    let whole = n == floor(n);
-    let odd = whole && abs(n) < 16777216 && floor(n / 2) * 2 != n;
-    let size = abs(x);
-    if (x < 0 && !whole && size != infinity && abs(n) != infinity) { return bitcast<f32>(m[2]); }
-    var r = pow(size, n);
-    if (size == 0 || size == infinity) { r = select(0.0, infinity, (size == 0) == (n < 0)); }
-    else if (abs(n) == infinity) { r = select(select(0.0, infinity, (size > 1) == (n > 0)), 1.0, size == 1); }
-    return select(r, -r, odd && (bitcast<u32>(x) >> 31) == 1);
-}
-"""
-    + "".join(
-        f"fn power_{name}(base: {T}, exponent: {T}) -> {T} {{\n"
-        f"    var x = base; var n = exponent; var r = {T}(1);\n"
-        f"    for (; n > {T}(0); n = n / {T}(2)) {{ if (n % {T}(2) == {T}(1)) {{ r *= x; }} x *= x; }}\n"
-        "    return r;\n}\n"
-        for name, T in _WGSL.items()
-    ),
-)
+    literals={"float32": "{x}f", "int64": "{x}li", "uint64": "{x}lu"},
+    infinity="bitcast<f32>(m[1])", nan="bitcast<f32>(m[2])", isnan="nan({0})", exact="exact({x})",
+    boolean="select(0u, 1u, {x})", counter="i32", integer="m[{n} + 3]",
+    draws="var x = philox({place}, {block});", preamble=TEMPLATES.joinpath("wgsl.txt").read_text(encoding="utf-8"),
+)  # fmt: skip
 """WebGPU's language. Its compilers may reassociate sums and forget NaN; NaN and infinity come as integers."""

@@ -16,6 +16,7 @@ from micrograd_core.compiler.languages import Language
 from micrograd_core.compiler.nests import Compute, Load, Nest, Part, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.text import Printer
+from micrograd_core.dtypes import DType
 
 BYTES: Final = 16
 """What a thread moves at once."""
@@ -93,6 +94,12 @@ class PackPrinter(Printer):
             self.head.append(f"{self.language.types[dtype.name]} {name}[{self.width}];")
             self.head.append(f"unpack(part<{facts}>(p{buffer} + {self.beginning(place)}, count), {name});")
         return f"{name}[w]"
+
+    def drawn(self, place: Place, dtype: DType) -> tuple[str, str]:
+        """Neighbours of one block share its words: the compiler sees that they are alike."""
+        steps = 256 // dtype.bits, place.offset, *place.strides[:-1]
+        whole = place.strides[-1:] == (1,) and not any(n % self.width for n in steps)
+        return (self.beginning(place), "w") if whole else super().drawn(place, dtype)
 
     def store(self, buffer: int, place: Place, x: str) -> None:
         """Write an element; neighbours are written together, and what there is once a row by one thread."""

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from micrograd_core.compiler.languages import INFIX, Language
 from micrograd_core.compiler.lengths import Length
-from micrograd_core.compiler.nests import Compute, Line, Load, Nest, Number, Part, Place, Reduce, Store
+from micrograd_core.compiler.nests import Compute, Draw, Line, Load, Nest, Number, Part, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref, operation
-from micrograd_core.dtypes import DType, bool_, float32, integer_range
+from micrograd_core.dtypes import DType, bool_, float32, integer_range, uint64
+from micrograd_core.ops.standard.random import PLACE
 
 
 class Given(NamedTuple):
@@ -24,6 +25,11 @@ class Given(NamedTuple):
 
     def __repr__(self) -> str:
         return f"m{self.position}"
+
+
+def stream_at(buffer: str, start: str) -> str:
+    """The words of a place in a stream of random numbers, as arguments of a function."""
+    return ", ".join([f"{buffer}[{start} + {i}]" for i in range(PLACE)])
 
 
 class Printer:
@@ -152,6 +158,10 @@ class Printer:
             case Load(result, int(buffer), place):
                 x = self.loaded(buffer, place)
                 self.let(result, f"{x} != 0" if types[result.number] is bool_ else x)
+            case Draw(result, buffer, place):
+                dtype, stream = types[result.number], stream_at(f"p{buffer}", self.place(buffer, Place(0, ())))
+                first, more = self.drawn(place, dtype)
+                self.let(result, f"uniform_{dtype}({stream}, {language.converted(first, uint64)}, {more})")
             case Compute(result, op, operands):
                 given, dtypes = [*map(self.operand, operands)], [*map(self.dtype, operands)]
                 x = self.computed(op, given, dtypes, types[result.number])
@@ -162,8 +172,10 @@ class Printer:
                 self.store(buffer, place, x)
             case Reduce(result, op, operand):
                 self.combine(f"{result.number}", op, self.operand(operand), types[result.number])
-            case _:
-                raise TypeError(f"no language prints {type(line).__name__}")
+
+    def drawn(self, place: Place, dtype: DType) -> tuple[str, str]:
+        """Where a random number is in its stream: the position of one of its block, and how far it is from that."""
+        return self.place(None, place), "0"
 
     def loaded(self, buffer: int, place: Place) -> str:
         """An element of a buffer, as an expression."""

@@ -70,14 +70,9 @@ def _backwards(x: Any, dtype: str) -> Any:
 
 # How the elements of an operand change; those of the operands with a dtype of their own (indices, conditions) stay.
 NUMBERS: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "rough": _rough,
-    "zeros": _zeros,
-    "ones": lambda x, dtype: np.ones_like(x),
-    "subnormal": _subnormal,
-    "small": _small,
-    "huge": _huge,
-    "backwards": _backwards,
-}
+    "rough": _rough, "zeros": _zeros, "ones": lambda x, dtype: np.ones_like(x), "subnormal": _subnormal,
+    "small": _small, "huge": _huge, "backwards": _backwards,
+}  # fmt: skip
 
 OF_FLOATS: Final = frozenset({"subnormal", "small", "huge"})
 # How the shape of every operand with axes changes.
@@ -155,7 +150,7 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "a matrix of 251 equal parts is singular": "qr svd",
     },
     "sign of zero": {
-        "which of two equal zeros is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d max_pool3d",
+        "which zero is chosen": "clip maximum minimum max min sort max_pool1d max_pool2d max_pool3d elu selu celu",
         "the sign of a sum that begins with 0, or does not": (
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
             "attention_weights_gradient standardize_gradient layer_norm_gradients batch_norm_gradient "

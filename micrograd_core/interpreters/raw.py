@@ -22,7 +22,8 @@ from micrograd_core.support.signatures import Parameters
 
 def in_python(function: Any) -> bool:
     """Whether a function is written in Python, rather than a builtin or a ufunc, which have no way to decline."""
-    function = getattr(function, "__func__", getattr(function, "func", function))
+    function = getattr(function, "func", function)  # of a partial, which may be one of a method
+    function = getattr(function, "__func__", function)
     return isinstance(function, FunctionType) or any(
         isinstance(vars(kind).get("__call__"), FunctionType) for kind in type(function).__mro__
     )

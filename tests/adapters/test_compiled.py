@@ -76,17 +76,93 @@ def test_reductions_longer_than_a_unit_adds_up_go_by_chunks(toy: Device) -> None
     np.testing.assert_allclose(numbers(x.sum(axis=1)), values.astype("float64").sum(1), rtol=3e-7)
     np.testing.assert_array_equal(numbers(x.T.max(axis=0)), values.max(1))
     assert numbers(mg.zeros((0, 4), device=toy).sum(axis=0)).tolist() == [0, 0, 0, 0]
+    assert [f(mg.asarray(2.5, device=toy)).item() for f in (mg.sum, mg.max, mg.prod)] == [2.5, 2.5, 2.5]
 
 
 @with_compiler
 @pytest.mark.parametrize(
-    ("x", "y"), [((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((3, 0), (0, 2))]
-)
+    ("x", "y"),
+    [
+        ((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 1, 3, 4), (5, 4, 2)), ((3, 0), (0, 2)), ((0, 3), (3, 2)),
+        ((70, 33), (33, 67)), ((2, 65, 5), (5, 63)), ((3, 40_000), (40_000,)), ((1, 150, 4), (3, 4, 150)),
+    ],
+)  # fmt: skip
 def test_products_of_matrices(x: tuple[int, ...], y: tuple[int, ...], toy: Device) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=x).astype("float32"), rng.normal(size=y).astype("float32")
     found = mg.asarray(a, device=toy) @ mg.asarray(b, device=toy)
-    np.testing.assert_allclose(numbers(found), a @ b, rtol=1e-5, atol=1e-6)
+    exact = a.astype("float64") @ b.astype("float64")
+    np.testing.assert_allclose(numbers(found), exact, rtol=1e-5, atol=1e-6 * x[-1] ** 0.5)
+    turned = mg.asarray(np.ascontiguousarray(b.T), device=toy)
+    np.testing.assert_array_equal(
+        numbers(mg.asarray(a, device=toy) @ turned.permute(*range(b.ndim)[::-1])), numbers(found)
+    )
+
+
+@with_compiler
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize(("shape", "axis"), [((1,), 0), ((37,), 0), ((2, 9), 0), ((3, 64, 2), 1), ((0, 3), 1)])
+def test_sorts_are_stable_with_nan_at_the_end(
+    shape: tuple[int, ...], axis: int, dtype: str, descending: bool, toy: Device
+) -> None:
+    values = np.random.default_rng(0).integers(0, 5, shape).astype(dtype)
+    if dtype == "float32":
+        values[values == 2] = np.nan
+    key = -values.astype("float64") if descending else values
+    order = np.argsort(key, axis=axis, kind="stable")
+    x = mg.asarray(values, device=toy)
+    params = {"axis": axis, "descending": descending}
+    np.testing.assert_array_equal(numbers(mg.argsort(x, **params)), order)
+    np.testing.assert_array_equal(numbers(mg.sort(x, **params)), np.take_along_axis(values, order, axis))
+
+
+@with_compiler
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32", "uint64"])
+def test_elements_by_index_are_one_launch(dtype: str, toy: Device) -> None:
+    values = np.random.default_rng(0).normal(size=(4, 5, 3)).astype("float32")
+    x, indices = mg.asarray(values, device=toy), np.array([[0, 4], [1, 2]]).astype(dtype)
+    backend = toy.kernels.backend
+    for axis in range(3):
+        given = np.minimum(indices, values.shape[axis] - 1)
+        found = backend.kernel("take")(x._handle, mg.asarray(given, device=toy)._handle, axis=axis)
+        expected = np.take(values, given.astype("int64"), axis)
+        np.testing.assert_array_equal(np.frombuffer(backend.to_host(found), "float32").reshape(found.shape), expected)
+    outside = mg.asarray(np.array([-1, 5, -6]).astype(dtype), device=toy)
+    found = np.frombuffer(backend.to_host(backend.kernel("take")(x._handle, outside._handle, axis=1)), "float32")
+    last = values[:, -1] if dtype.startswith("i") else np.nan
+    np.testing.assert_array_equal(
+        found.reshape(4, 3, 3), np.stack([last + 0 * values[:, 0]] + [np.nan * values[:, 0]] * 2, 1)
+    )
+    np.testing.assert_array_equal(
+        numbers(mg.take_along_axis(x, mg.asarray(np.array([[[2], [0]]]).astype(dtype), device=toy), axis=1)),
+        np.take_along_axis(values, np.broadcast_to([[[2], [0]]], (4, 2, 3)), 1),
+    )
+
+
+@with_compiler
+def test_long_sums_of_programs_go_by_chunks(toy: Device) -> None:
+    values = np.random.default_rng(0).uniform(0, 1, 30_000).astype("float32")
+    x, units = mg.asarray(values, device=toy), []
+    function = jit(lambda x: (x * x).sum())
+    np.testing.assert_allclose(function(x).item(), (values.astype("float64") ** 2).sum(), rtol=1e-6)
+    backend = toy.kernels.backend
+    launch, backend.launch = backend.launch, lambda *given: units.append(given[1]) or launch(*given)
+    try:
+        function(x)
+    finally:
+        del backend.launch
+    assert units[0] == 30_000  # the products; then sums of chunks, of the last chunk, and of these
+    assert units[1:] == [7, 1, 1]
+
+
+@with_compiler
+def test_what_a_kernel_declines_is_composed_also_after_many_calls(toy: Device) -> None:
+    x = mg.asarray([1.5, -2.5], dtype="float32", device=toy)
+    mg.ceil(mg.asarray([1], dtype="int16", device=toy))
+    for _ in range(100):
+        mg.trunc(x)
+    assert numbers(mg.trunc(mg.asarray([3, -4], dtype="int16", device=toy))).tolist() == [3, -4]
 
 
 @with_compiler
@@ -124,6 +200,41 @@ def trained(device: Device, compiled: bool) -> list[float]:
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 def test_a_network_trains_as_on_the_cpu(compiled: bool, toy: Device) -> None:
     np.testing.assert_allclose(trained(toy, compiled), trained(Device("cpu"), False), rtol=1e-3)
+
+
+@with_compiler
+@pytest.mark.parametrize("size", [1, 7, 8, 1003])
+def test_random_numbers_are_the_same_bits_everywhere(size: int, toy: Device) -> None:
+    made = [
+        ("random_uniform", "float32", {}), ("random_uniform", "float64", {}), ("random_permutation", "int64", {}),
+        ("random_integers", "int64", {"low": -(1 << 63), "high": 1 << 63}),
+        ("random_integers", "uint8", {"low": 3, "high": 9}),
+    ]  # fmt: skip
+    assert "random" in toy.capabilities
+    for name, dtype, params in made:
+        place = {"shape": (size,), "dtype": DTYPES[dtype], "key": 7 << 64 | 5, "block": (1 << 192) - 2, **params}
+        assert toy.kernels.is_native(name)
+        found, expected = (bytes(x.kernels.to_host(getattr(x.kernels, name)(**place))) for x in (toy, Device("cpu")))
+        assert found == expected, name
+
+
+@with_compiler
+def test_random_numbers_of_a_program_are_made_in_the_nest_that_uses_them(toy: Device) -> None:
+    def dropped(x: Any) -> Any:
+        return mg.dropout(x, 0.5, generator=rng)
+
+    x, found = mg.ones((50, 30), device=toy), []
+    for function in (dropped, jit(dropped)):
+        rng = random.Generator(3)
+        found.append([numbers(function(x)).tolist() for _ in range(3)])
+    assert found[0] == found[1]
+    backend, launched = toy.kernels.backend, []
+    launch, backend.launch = backend.launch, lambda *arguments: launched.append(arguments) or launch(*arguments)
+    try:
+        function(x)
+    finally:
+        del backend.launch
+    assert len(launched) == 1
 
 
 # ── programs and their text ──────────────────────────────────────────────────────────────────────────────────

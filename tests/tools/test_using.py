@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,20 @@ def test_compare_says_how_far_how_long_and_how_often(folder: Path, capsys: pytes
     assert "outputs differ by" in table[0]
     assert [line.split()[0] for line in table[2:]] == ["cpu", "cpu", "strict:0"]
     assert " jit " in table[3]
+
+
+def test_compare_runs_the_step_as_a_program_in_c(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for model in (["FOLDER/species"], []):
+        if shutil.which("cc") is None:
+            break
+        rows = json.loads(said(folder, capsys, "compare", *model, "--devices", "cpu", "C", "--json"))
+        assert [(row["device"], row["status"]) for row in rows[::2]] == [("cpu", "reference"), ("C", "agrees")]
+        assert 0 <= rows[-1]["gradient ulp"] < 100
+        assert rows[-1]["milliseconds"] > 0
+    monkeypatch.setenv("PATH", "")
+    assert "'C' is unavailable: there is no C compiler" in refused(folder, capsys, "compare", "--devices", "cpu", "C")
 
 
 def test_compare_makes_a_network_where_no_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,14 +114,9 @@ def walk(shape: Shape, places: tuple[Place, ...], itemsize: int, result_itemsize
         start = widest if each[-1] == 0 else power_of_two(max(place.alignment // itemsize, 1), widest)
         accesses.append(start if each[-1] == 0 else min(power_of_two(stride, start) for stride in (*each[:-1], 0)))
     reach = [sum((n - 1) * abs(s) for n, s in zip(lengths, each, strict=True)) for each in strides]
-    return Walk(
-        counter(math.prod(lengths), *reach),
-        pack,
-        lengths[-1],
-        (*lengths[:-1], ceil_div(lengths[-1], pack)),
-        tuple((*each[:-1], each[-1] * pack) for each in strides),
-        tuple(accesses),
-    )
+    packs = tuple((*each[:-1], each[-1] * pack) for each in strides)
+    count = *lengths[:-1], ceil_div(lengths[-1], pack)
+    return Walk(counter(math.prod(lengths), *reach), pack, lengths[-1], count, packs, tuple(accesses))
 
 
 class Launch(NamedTuple):

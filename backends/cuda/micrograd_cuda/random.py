@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from micrograd_core.layout import Shape
+from micrograd_core.ops.standard.random import start_at
 from micrograd_cuda import geometry
 from micrograd_cuda.operands import Kernels, name_of
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
@@ -37,6 +38,10 @@ class Random(Kernels):
     def random_uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """Exact."""
         return self._floating("uniform", dtype, 4 if dtype.itemsize == 8 else 8, shape, self._stream(key, block))
+
+    def random_uniform_from(self, place: Any, *, shape: Shape, dtype: Any) -> Any:
+        """While a program is traced; then nests draw from the place on, and nothing of it is in memory."""
+        return self.random_uniform(shape=shape, dtype=dtype, **start_at(place))
 
     def random_normal(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """Through the GPU's ``log``, ``sin`` and ``cos``; narrow dtypes are rounded from float32."""

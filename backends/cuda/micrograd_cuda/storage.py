@@ -51,8 +51,8 @@ class CUDABackend(ArrayAPIBackend):
     """One GPU, through CuPy."""
 
     capabilities = frozenset({
-        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "fft", "linalg", "random",
-        "strided",
+        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "fft", "jit", "linalg",
+        "random", "strided",
     })  # fmt: skip
 
     def __init__(self, cupy: Any, xp: Any, errstate: Callable[..., Any], index: int) -> None:

@@ -97,7 +97,7 @@ def test_a_training_step_is_one_graph(rule: str, late: bool, gpu: Device, boot: 
     for asked in lists:
         assert asked.count("graph") == 1
         kinds = {line.split()[0] for line in asked if not line.startswith(("graph", "host to", "device to"))}
-        assert kinds == {"micrograd_uniform_float"}  # the mask of a dropout, drawn before
+        assert not kinds  # the mask of a dropout is drawn in the nest that uses it
         assert not any("allocation" in line for line in asked)
 
 

@@ -17,6 +17,7 @@ from micrograd_core.compiler.fusion import Run
 from micrograd_core.compiler.passes import written
 from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Layout
+from micrograd_core.ops.standard.random import place_of
 from micrograd_cuda import kernels, nests
 from micrograd_cuda.runtime import OPTIONS
 from micrograd_cuda.units import ELEMENT
@@ -150,6 +151,28 @@ def test_a_nest_of_one_operation_costs_what_its_own_kernel_does(name: str, dtype
     own = counts(lambda backend, given: lambda: kernels.table(Arrays(xp), backend.runtime)[name](*given))
     assert (one.read, one.written) == (own.read, own.written)
     assert one.instructions <= 1.15 * own.instructions
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_dropouts_mask_is_drawn_where_it_is_used(dtype: str) -> None:
+    """Neighbours share a block of words; the bits are those of the kernel that draws into memory."""
+    backend, size = Backend(), 1 << 12
+
+    def dropped(k: Any, x: Any, place: Any) -> Any:
+        drawn = k.random_uniform_from(place, shape=x.shape, dtype=DTYPES["float32"])
+        return k.where(k.less(drawn, 0.25), 0, k.multiply(x, 2.0))
+
+    program = written(dropped, [((size,), DTYPES[dtype]), ((6,), DTYPES["uint64"])], {})
+    assert program is not None
+    x, place = counted.numbers(backend.runtime, (size,), dtype), backend.runtime.empty((6,), native("uint64"))
+    place[...] = place_of(3 << 64 | 5, (1 << 64) - 7)  # a carry on the way
+    (found,) = nests.Programs(backend, program, lambda place: None)(x, place)
+    drawn = np.random.Generator(np.random.Philox(key=3 << 64 | 5, counter=(1 << 64) - 8)).random(size, "float32")
+    np.testing.assert_array_equal(found.astype("float32"), np.where(drawn < 0.25, 0, x.astype("float32") * 2))
+    (done,) = backend.runtime.done
+    assert done.instructions <= 60 * size
+    assert done.written == size * x.itemsize
+    assert done.read <= size * (x.itemsize + 12)  # a thread reads the place once
 
 
 def test_rows_are_read_by_packs_and_written_once() -> None:

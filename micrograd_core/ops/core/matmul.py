@@ -101,6 +101,12 @@ def _linear_weight(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, 
     return k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x))
 
 
+SHAPES: tuple[tuple[Shape, Shape], ...] = (
+    ((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 2, 3), (3, 2)), ((2, 1, 2, 3), (3, 3, 2)),
+    ((3,), (2, 3, 2)), ((2, 2, 3), (3,)), ((2, 0), (0, 3)), ((0, 2, 3), (0, 3, 2)),
+)  # fmt: skip
+"""Of the operands of `matmul` in its samples."""
+
 OPS = calls(
     Op(
         "matmul",
@@ -112,18 +118,7 @@ OPS = calls(
         tangent=product,
         gradient=(_matmul_left, _matmul_right),
         compose=_matmul,
-        samples=(
-            Sample((2, 3), (3, 4)),
-            Sample((3,), (3,)),
-            Sample((2, 3), (3,)),
-            Sample((3,), (3, 2)),
-            Sample((2, 2, 3), (3, 2)),
-            Sample((2, 1, 2, 3), (3, 3, 2)),
-            Sample((3,), (2, 3, 2)),
-            Sample((2, 2, 3), (3,)),
-            Sample((2, 0), (0, 3)),
-            Sample((0, 2, 3), (0, 3, 2)),
-        ),
+        samples=tuple([Sample(*shapes) for shapes in SHAPES]),
     ),
     Op(
         "linear",

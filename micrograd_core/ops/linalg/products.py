@@ -220,6 +220,13 @@ def _contract(k: Table, x: Handle, first: str, y: Handle, second: str, kept: str
     return k.reshape(k.matmul(x, y), shape=shape), term
 
 
+EINSUMS: tuple[tuple[Any, ...], ...] = (
+    ("ij,jk->ik", (2, 3), (3, 4)), ("ij,jk,ki->j", (2, 3), (3, 4), (4, 2)), ("ii", (3, 3)), ("...ii->i...", (2, 3, 3)),
+    ("b...i,bij", (2, 2, 3), (2, 3, 4)), ("ab,ab->ba", (1, 3), (2, 3)), ("ij,k->", (2, 3), (2,)),
+    ("ij,jk", (2, 0), (0, 3)), ("ij,j->i", Array((2, 3), -5, 5, "int32"), Array((3,), -5, 5, "int32")),
+)  # fmt: skip
+"""Subscripts and operands of `einsum` in its samples."""
+
 OPS = calls(
     Op(
         "tensordot",
@@ -247,17 +254,7 @@ OPS = calls(
         operands=-1,
         parameters=_einsum_parameters,
         compose=_einsum,
-        samples=(
-            Sample((2, 3), (3, 4), subscripts="ij,jk->ik"),
-            Sample((2, 3), (3, 4), (4, 2), subscripts="ij,jk,ki->j"),
-            Sample((3, 3), subscripts="ii"),
-            Sample((2, 3, 3), subscripts="...ii->i..."),
-            Sample((2, 2, 3), (2, 3, 4), subscripts="b...i,bij"),
-            Sample((1, 3), (2, 3), subscripts="ab,ab->ba"),
-            Sample((2, 3), (2,), subscripts="ij,k->"),
-            Sample((2, 0), (0, 3), subscripts="ij,jk"),
-            Sample(Array((2, 3), -5, 5, "int32"), Array((3,), -5, 5, "int32"), subscripts="ij,j->i"),
-        ),
+        samples=tuple([Sample(*operands, subscripts=text) for text, *operands in EINSUMS]),
         reference=lambda np, *xs, subscripts: np.einsum(subscripts, *xs),
     ),
 )

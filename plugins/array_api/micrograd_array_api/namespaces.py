@@ -100,11 +100,7 @@ NAMESPACES: Final = {
             "test_special_values[pow-complex*]": "0 ** 0 of complex numbers is NaN, not 1",
             "test_forms[pow-complex*]": "0 ** 0 of complex numbers is NaN, not 1",
             "test_forms[remainder-*float*]": "a remainder of 0 has the sign of the first operand, not of the second",
-            **{
-                f"test_forms[*{name}-{dtype}]": "transforms of no rows are refused"
-                for name in ("fft", "fftn")
-                for dtype in ("float32", "complex64")
-            },
+            **{f"test_forms[*fft-{dtype}]": "transforms of no rows are refused" for dtype in ("float32", "complex64")},
         },
     ),
     # Arrays are immutable. JAX has no 64-bit dtypes unless told, which every device must; it is told around each

@@ -56,7 +56,9 @@ class WebGPUBackend(CompiledBackend):
         limits = {each: adapter.limits[each] for each in names}
         features = ["shader-int64"] if wide else []
         self.info, self.most_buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
-        super().__init__(name, [each for each in WGSL.types if wide or each != "int64"])
+        super().__init__(name, [each for each in WGSL.types if wide or "64" not in each])
+        functions = WGSL.preamble.split("\nfn ")
+        self._preamble = "\nfn ".join([each for each in functions if wide or "64" not in each]) + "\n"
         self._gpu = adapter.request_device_sync(required_features=features, required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
         self._guard, self._in_use, self._freed = threading.RLock(), 0, deque[Buffer]()
@@ -82,10 +84,9 @@ class WebGPUBackend(CompiledBackend):
 
     def _collect(self) -> None:
         """Give back what is free. Work that was submitted keeps the memory that it needs."""
-        while self._freed:
-            with self._guard:
-                buffer = self._freed.popleft()
-                self._in_use -= buffer.memory.size
+        with self._guard:
+            while self._freed:
+                self._in_use -= self._freed.popleft().memory.size
 
     def memory(self) -> dict[str, int]:
         """Bytes of buffers."""
@@ -118,7 +119,7 @@ class WebGPUBackend(CompiledBackend):
             for n, (i, b) in enumerate(given)
         )
         starts = "\n".join(f"let at{i} = m[{i + 3}];" for i, _ in given)
-        source = KERNEL.format(preamble=WGSL.preamble, bindings=bindings, group=GROUP, starts=starts, text=text)
+        source = KERNEL.format(preamble=self._preamble, bindings=bindings, group=GROUP, starts=starts, text=text)
         with self._guard:
             module = self._gpu.create_shader_module(code=source)
             return self._gpu.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})

@@ -93,7 +93,12 @@ def add_compare(commands: common.Commands) -> None:
         ],
     )
     parser.add_argument("model", nargs="?", metavar="MODEL", help=f"{MODEL}; without it, a small CNN of random weights")
-    parser.add_argument("--devices", nargs="+", metavar="DEVICE", help="which (default: all that are installed)")
+    parser.add_argument(
+        "--devices",
+        nargs="+",
+        metavar="DEVICE",
+        help="which (default: all that are installed, and C: the step as a program without Python)",
+    )
     parser.add_argument("--rows", type=own.positive_int, default=16, metavar="N", help="random rows to compute with")
     parser.add_argument(
         "--tolerance",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from micrograd_core import jit, nn, plugins
 from micrograd_core.device import Device
-from micrograd_core.errors import DeviceUnavailable, MicrogradError
+from micrograd_core.errors import DeviceUnavailable, MicrogradError, ProgramError
 from micrograd_core.random import Generator
 from micrograd_core.support.escaping import aligned
 from micrograd_train.learning.inputs import Inputs
@@ -17,6 +22,8 @@ from micrograd_train.using.inspection import sample
 from micrograd_train.using.trained import load_predictor
 
 ROUNDS = 5
+IN_C: Final = "C"
+"""The row of the step as a program without Python: exported on the cpu, and compiled by the system's compiler."""
 DIGITS = Inputs("images", "classification", "digit", (), tuple(range(10)), (1, 8, 8), image=(1, 8, 8))
 """What the network takes and gives that is made where no file is named."""
 
@@ -35,7 +42,7 @@ def installed() -> list[str]:
 def compare(
     path: str | None, devices: Sequence[str] | None, rows: int, seed: int, tolerance: float, own: str | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each device, and one more where it compiles: how far it is from the first one, its time and launches.
+    """A row for each device, one more where it compiles, and one for C: differences from the first, time and launches.
 
     Differences are the largest ones: as shares of the largest number of the first device, in units in the last place
     (``ulp``) of that number, and absolute. The status is ``reference``, ``agrees``, ``differs``, ``unavailable`` or
@@ -43,11 +50,12 @@ def compare(
     """
     found: list[dict[str, Any]] = []
     reference: tuple[Any, dict[str, Any]] | None = None
-    for name in devices or installed():
+    for name in devices or [*installed(), IN_C]:
         try:
-            device = Device(name)
-            for compiled in (False, True)[: 1 + ("jit" in device.capabilities)]:
-                out, gradients, seconds, launches = _computed(path, device, rows, seed, own, compiled)
+            device = Device("cpu" if name == IN_C else name)
+            for compiled in (False, True)[: 1 + (name != IN_C and "jit" in device.capabilities)]:
+                computed = _exported if name == IN_C else _compiled if compiled else _eager
+                out, gradients, seconds, launches = computed(*_step(path, device, rows, seed, own))
                 row: dict[str, Any] = {"device": name, "jit": compiled, "status": "reference"}
                 row |= {"milliseconds": 1000 * seconds, "launches": launches}
                 if reference is None:
@@ -61,7 +69,7 @@ def compare(
                     row |= {"largest at": worst, "status": "agrees" if is_close else "differs"}
                 found.append(row)
         except MicrogradError as error:
-            status = "unavailable" if isinstance(error, DeviceUnavailable) else "broken"
+            status = "unavailable" if isinstance(error, (DeviceUnavailable, ProgramError)) else "broken"
             if devices is not None or reference is None:
                 raise
             found.append({"device": name, "jit": False, "status": status, "reason": str(error)})
@@ -78,27 +86,71 @@ def _network(path: str | None, device: Device, seed: int, own: str | None) -> tu
     return nn.Sequential(*layers).to(device), DIGITS
 
 
-def _computed(
-    path: str | None, device: Device, rows: int, seed: int, own: str | None, compiled: bool
-) -> tuple[Any, dict[str, Any], float, int | None]:
-    """Outputs, gradients, the median time of a step, and the launches of one where the backend tells them."""
-    model, inputs = _network(path, device, seed, own)
-    x = sample(inputs, rows, device, seed)
+Step = Callable[[Any], tuple[Any, dict[str, Any]]]
+Computed = tuple[Any, dict[str, Any], float, int | None]
+"""Outputs, gradients, the median time of a step, and the launches of one where the backend tells them."""
 
-    def step() -> Any:
-        model.zero_grad()
+
+def _step(path: str | None, device: Device, rows: int, seed: int, own: str | None) -> tuple[Step, Any]:
+    """A function that gives outputs and gradients, and its argument."""
+    model, inputs = _network(path, device, seed, own)
+
+    def step(x: Any) -> tuple[Any, dict[str, Any]]:
         out = model(x)
         (out * out).mean().backward()
-        return out
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        model.zero_grad()
+        return out, gradients
 
-    run = jit(step) if compiled else step
+    return step, sample(inputs, rows, device, seed)
+
+
+def _timed(run: Callable[[], Any]) -> tuple[Any, float]:
+    """What a function returns, and the median time of a few calls; the first one compiles."""
     times = list[float]()
-    while len(times) < 2 or (len(times) <= ROUNDS and sum(times[1:]) < 2):  # the first call compiles
+    while len(times) < 2 or (len(times) <= ROUNDS and sum(times[1:]) < 2):
         started = time.perf_counter()
-        out = run()
-        gradients = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+        found = run()
         times.append(time.perf_counter() - started)
-    return out.detach().numpy(), gradients, median(times[1:]), _launches(device.kernels.backend, run)
+    return found, median(times[1:])
+
+
+def _eager(step: Step, x: Any) -> Computed:
+    def run() -> tuple[Any, dict[str, Any]]:
+        out, gradients = step(x)
+        return out.detach().numpy(), {name: each.numpy() for name, each in gradients.items()}
+
+    (out, gradients), seconds = _timed(run)
+    return out, gradients, seconds, _launches(x.device.kernels.backend, run)
+
+
+def _compiled(step: Step, x: Any) -> Computed:
+    return _eager(jit(step), x)
+
+
+def _exported(step: Step, x: Any) -> Computed:
+    """The step in C; the caller's memory holds its arrays."""
+    import numpy as np
+
+    compiler, traced = shutil.which("cc"), jit(step)
+    if compiler is None:
+        raise DeviceUnavailable(IN_C, "there is no C compiler named cc", "install one (Debian: apt install gcc)")
+    out, gradients = traced(x)
+    results = [np.empty(each.shape, str(each.dtype)) for each in (out, *gradients.values())]
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "step.c"), Path(folder, "step.so")
+        state = [ctypes.create_string_buffer(each, len(each)) for each in traced.lower(x).export(source)]
+        command = [compiler, "-O3", "-w", "-shared", "-fPIC", "-o", str(library), str(source), "-lm"]
+        said = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
+        if said.returncode:
+            raise DeviceUnavailable(IN_C, f"cc does not compile the step: {said.stderr.strip()}", "see its message")
+        function, given = ctypes.CDLL(str(library)).step, np.ascontiguousarray(x.numpy())
+    places = [given.ctypes.data], [*map(ctypes.addressof, state)], [each.ctypes.data for each in results]
+    arguments = [(ctypes.c_void_p * (len(each) + 1))(*each) for each in places]
+    status, seconds = _timed(lambda: function(*arguments))
+    if status:
+        raise MicrogradError("the step in C has run out of memory")
+    return results[0], dict(zip(gradients, results[1:], strict=True)), seconds, None
 
 
 def _launches(backend: Any, run: Callable[[], Any]) -> int | None:
