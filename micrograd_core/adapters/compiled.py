@@ -62,7 +62,7 @@ PART: Final = 128
 """Products that are added up before they join a sum."""
 LONGEST: Final = 1 << 14
 """Turns that a unit takes at most: some drivers end loops silently after 65,535."""
-OWN: Final = ("matmul", "take", "take_along_axis", "embedding", "sort", "argsort")
+OWN: Final = ("take", "take_along_axis", "embedding", "sort", "argsort")
 """Kernels that are no nests, each from a template."""
 RANDOM: Final = ("random_uniform", "random_uniform_from", "random_integers", "random_permutation")
 """Kernels of devices that have 64-bit integers, and a language with words of random numbers."""
@@ -93,12 +93,12 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {name: partial(self._line, name) for name in own - MAPS}
         self.kernels |= {name: partial(self.reduction, name) for name, op in TABLE.items() if op.combine}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...]]] = {}
-        self.kernels |= {name: getattr(self, name) for name in OWN}
+        self.kernels |= {"matmul": self.matmul} | {name: getattr(self, f"_{name}") for name in OWN}
         self._number = lru_cache(4096)(self._uploaded)
         self._plans: dict[Hashable, Any] = {}
         self._compositions = nests.compositions_of_nests()
         if self.language.draws and {"int64", "uint64"} <= native.keys():
-            self.kernels |= {name: getattr(self, name) for name in RANDOM}
+            self.kernels |= {name: getattr(self, f"_{name}") for name in RANDOM}
             self.capabilities |= {"random"}
 
     # ── the author's part ────────────────────────────────────────────────────────────────────────────────────
@@ -258,7 +258,7 @@ class CompiledBackend(StridedBackend):
 
     # ── by index, and in order ───────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, x: Strided, indices: Strided, *, axis: int, along: bool = False) -> Strided:
+    def _take(self, x: Strided, indices: Strided, *, axis: int, along: bool = False) -> Strided:
         """Elements that integers name along an axis, `along` lane by lane; NaN, or 0, where one names none."""
         after, length = math.prod(x.shape[axis + 1 :]), x.shape[axis]
         out = self.empty(indices.shape if along else (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
@@ -273,18 +273,18 @@ class CompiledBackend(StridedBackend):
             self._text("take", out.layout.size, numbers, [out, *given], **facts)
         return out
 
-    def embedding(self, indices: Strided, weight: Strided) -> Strided:
+    def _embedding(self, indices: Strided, weight: Strided) -> Strided:
         """Rows that integers name."""
-        return self.take(weight, indices, axis=0)
+        return self._take(weight, indices, axis=0)
 
-    def take_along_axis(self, x: Strided, indices: Strided, *, axis: int) -> Any:
+    def _take_along_axis(self, x: Strided, indices: Strided, *, axis: int) -> Any:
         """Lane by lane; the other axes are broadcast."""
         shape = broadcast_shapes("", *((*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (x, indices)))
         wide = [(*shape[:axis], each.shape[axis], *shape[axis + 1 :]) for each in (x, indices)]
         x, indices = (h.view(h.layout.broadcast_to(each)) for h, each in zip((x, indices), wide, strict=True))
-        return self.take(x, indices, axis=axis, along=True)
+        return self._take(x, indices, axis=axis, along=True)
 
-    def argsort(self, x: Strided, *, axis: int, descending: bool, stable: bool, sort: bool = False) -> Strided:
+    def _argsort(self, x: Strided, *, axis: int, descending: bool, stable: bool, sort: bool = False) -> Strided:
         """A sorting network, whose steps exchange positions; NaN comes last, equal elements stay in order."""
         order = (*(each for each in range(len(x.shape)) if each != axis), axis)
         rows, n, dtype = self._contiguous(x.view(x.layout.permute(order))), x.shape[axis], self._core[x.dtype]
@@ -297,12 +297,12 @@ class CompiledBackend(StridedBackend):
                 numbers = n, pairs, 1 << step, int(step == level)
                 self._text("sort", rows.layout.size // n * pairs, numbers, [places, rows], **facts)
         long = partial(self.kernels["astype"], dtype=self.dtypes["int64"])
-        out = self.take(rows, places, axis=len(order) - 1, along=True) if sort else long(places)
+        out = self._take(rows, places, axis=len(order) - 1, along=True) if sort else long(places)
         return out.view(out.layout.permute([order.index(i) for i in range(len(order))]))
 
-    def sort(self, x: Strided, **params: Any) -> Strided:
-        """See `argsort`."""
-        return self.argsort(x, **params, sort=True)
+    def _sort(self, x: Strided, **params: Any) -> Strided:
+        """See `_argsort`."""
+        return self._argsort(x, **params, sort=True)
 
     def _text(self, name: str, units: int, integers: Sequence[int], handles: Sequence[Strided], **facts: Any) -> None:
         """Run a kernel of a template, whose first line names the `integers`."""
@@ -363,27 +363,27 @@ class CompiledBackend(StridedBackend):
 
     # ── random numbers: a unit makes those of a block of four words ──────────────────────────────────────────────
 
-    def random_uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+    def _random_uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """See `micrograd_core.ops.standard.random`, as of the others."""
-        return self.random_uniform_from(self._stream(key, block), shape=shape, dtype=dtype)
+        return self._random_uniform_from(self._stream(key, block), shape=shape, dtype=dtype)
 
-    def random_uniform_from(self, place: Strided, *, shape: Shape, dtype: Any) -> Any:
+    def _random_uniform_from(self, place: Strided, *, shape: Shape, dtype: Any) -> Any:
         """From a place of the device's own on; fractions of 16 bits are the host's."""
         each = {4: 8, 8: 4}.get(dtype.itemsize)
         number = f"fraction_{self._core[dtype]}(x[i * 4 / {each}], i % 2)"
         return self._drawn(number, each, self._contiguous(place), shape, dtype) if each else NotImplemented
 
-    def random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
+    def _random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """A span of 2**64 is 0."""
         number = self.language.converted(f"scaled(x[i], p1[at1 + {PLACE}], p1[at1 + {PLACE + 1}])", self._core[dtype])
         return self._drawn(number, 4, self._stream(key, block, low, high - low), shape, dtype)
 
-    def random_permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
+    def _random_permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """The device sorts words in whose lowest bits stands their position."""
         word, mask = self.dtypes["uint64"], (1 << (shape[0] - 1).bit_length()) - 1 if shape[0] else 0
         at = self.language.converted("(u * 4 + i)", uint64)
         words = self._drawn(f"marked(x[i], p1[at1 + {PLACE}], {at})", 4, self._stream(key, block, mask), shape, word)
-        marks = self.sort(words, axis=0, descending=False, stable=False)
+        marks = self._sort(words, axis=0, descending=False, stable=False)
         return self.kernels["astype"](self.kernels["bitwise_and"](marks, mask), dtype=dtype)
 
     def _stream(self, key: int, block: int, *more: int) -> Strided:

@@ -335,6 +335,7 @@ LISTS = {
     "linalg.py": "what the standard has in both namespaces",
     "scalar/value.py": "the methods of a Value",
     "interpreters/floats.py": "what IEEE 754 says where Python raises",
+    "adapters/compiled.py": "kernels of devices that compile, which are no nests",
 }
 """Files outside `ops` that name four operations or more in one place, and what they say there that is no record's.
 
