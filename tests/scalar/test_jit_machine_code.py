@@ -193,7 +193,7 @@ def sums(plan: random.Random, made: list[Value]) -> Value:
     return sum(terms[1:], terms[0]) * 0.5
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_sums_and_choices_by_generation_give_the_same_bits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def f(xs: list[Value], seed: int = seed) -> list[Value]:
         plan, made = random.Random(seed), [*xs]
@@ -207,7 +207,7 @@ def test_sums_and_choices_by_generation_give_the_same_bits(seed: int, monkeypatc
 
     numbers = random.Random(-seed)
     given = [numbers.choice([0.0, -0.0, 1.0, numbers.gauss(0, 1), numbers.gauss(0, 1)]) for _ in range(50)]
-    given[3] = math.inf if seed == 9 else given[3]
+    given[3] = math.inf if seed == 5 else given[3]
     compiled, found = jit(f), []
     for function in (compiled, in_python(f, monkeypatch), f):
         xs = [Value(x) for x in given]
