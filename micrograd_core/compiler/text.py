@@ -172,6 +172,8 @@ class Printer:
                 self.store(buffer, place, x)
             case Reduce(result, op, operand):
                 self.combine(f"{result.number}", op, self.operand(operand), types[result.number])
+            case _:
+                raise TypeError(f"no language prints {type(line).__name__}")
 
     def drawn(self, place: Place, dtype: DType) -> tuple[str, str]:
         """Where a random number is in its stream: the position of one of its block, and how far it is from that."""

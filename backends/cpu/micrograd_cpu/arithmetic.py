@@ -27,7 +27,7 @@ STEPS: Final = ((1, 1, 1), (0, 1, 1), (1, 0, 1))
 LANES: Final = 8
 """How many sums of products are computed at once where these lie side by side."""
 OFFSETS: Final = range(4)
-"""Those that are where they do not."""
+"""The sums that are computed at once where they lie apart, counted from the first of them."""
 VECTOR: Final = f"<{LANES} x double>"
 LONG: Final = 64
 """From how many results on a loop of its own pays."""
