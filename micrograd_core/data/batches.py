@@ -56,6 +56,9 @@ class Batches:
         Is given each batch before it goes to the device (NumPy arrays stay such), in the background thread, and
         returns what is to come instead. Random numbers from `micrograd_core.random` that are drawn there, or in
         ``data[i]``, are those of the batch: whoever takes it up again gets them again.
+    part : (int, int)
+        Which part of each batch comes, and of how many: ``(rank, ranks)`` where several processes train together.
+        Parts differ by at most one example.
 
     Raises
     ------
@@ -80,6 +83,7 @@ class Batches:
     def __init__(
         self, data: Any, size: int | None, *, shuffle: bool | int = True, seed: int = 0, drop_last: bool = False,
         device: str | Device | None = None, prefetch: int = 2, transform: Callable[[Any], Any] | None = None,
+        part: tuple[int, int] = (0, 1),
     ) -> None:  # fmt: skip
         self._source = source(data)
         self._size = None if size is None else operator.index(size)
@@ -87,7 +91,7 @@ class Batches:
         self._seed = operator.index(seed)
         self._device = None if device is None else Device(device)
         self._prefetch = operator.index(prefetch)
-        self._transform = transform
+        self._transform, self._part = transform, part
         self.epoch = self.position = 0
         self._resumed = False
         self._current: object = None
@@ -97,6 +101,9 @@ class Batches:
         found, size = self._source, self._size
         if size is not None and size < 1:
             raise DataError(f"a batch has 1 example or more; got size={size}")
+        rank, ranks = self._part
+        if not 0 <= rank < ranks or (ranks > 1 and isinstance(found, Streamed) and (size is None or size < ranks)):
+            raise DataError(f"part is (rank, ranks) of batches with an example for each rank; got {self._part}, {size}")
         if self._prefetch < 0:
             raise DataError(f"prefetch is how many batches lie ready, 0 or more; got {self._prefetch}")
         buffer = not isinstance(self._shuffle, bool)
@@ -123,6 +130,11 @@ class Batches:
             raise DataError(f"a {kind} is shuffled whole: write shuffle=True; a buffer is for what has no places")
         if not found.length:
             raise DataError(f"there are no examples in this {kind}")
+        last = found.length if size > found.length else size if self._drop_last else found.length % size or size
+        if min(size, last) < ranks:
+            raise DataError(
+                f"the last batch would have {min(size, last)} examples for {ranks} ranks; take another size, or drop_last=True"
+            )
         if self._drop_last and size > found.length:
             raise DataError(
                 f"no batch of {size:,} can be made of {found.length:,} examples, and drop_last leaves out smaller "
@@ -268,7 +280,7 @@ class Batches:
             order = self._order(epoch, self._source.length)
             for i in range(position, len(self)):
                 with self._drawing(epoch, i):
-                    batch = self._finished(*self._source.take(order[i * size : (i + 1) * size]), device)
+                    batch = self._finished(*self._source.take(self._own(order[i * size : (i + 1) * size])), device)
                 yield batch
                 del batch
             return
@@ -279,7 +291,7 @@ class Batches:
                 if group is _END:
                     break
                 if i >= position:
-                    made = collate(group) if self._size is not None else group
+                    made = collate(self._own(group)) if self._size is not None else group
                     batch = self._finished(made, self._size is not None or self._source.loader, device)
             if i >= position:
                 yield batch
@@ -287,6 +299,11 @@ class Batches:
             i += 1
         if not i:
             raise DataError("no batch came: the data have no examples" + ", or fewer than one batch" * self._drop_last)
+
+    def _own(self, examples: Any) -> Any:
+        """The part of a batch that is this rank's."""
+        rank, ranks = self._part
+        return examples[len(examples) * rank // ranks : len(examples) * (rank + 1) // ranks]
 
     def _order(self, epoch: int, length: int) -> Rows:
         if not self._shuffle:

@@ -136,6 +136,12 @@ tracing: ContextVar[Any] = ContextVar("micrograd_trace", default=None)
 programs: ContextVar[Any] = ContextVar("micrograd_program", default=None)
 """A `transforms.tracing.Trace` that writes down what tensors do, while a function under `jit` is traced."""
 
+
+def is_traced() -> bool:
+    """Whether `jit` traces a function here: what it asks for is written down, and done at each call of the program."""
+    return programs.get() is not None
+
+
 levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
 """The calls of `vmap` that this context is inside of, outermost first: `transforms.vmap.Level`."""
 

@@ -1,0 +1,135 @@
+"""From a device's handles to MPI's buffers and back.
+
+Memory of the host goes to MPI as it is, and so does a GPU's where the MPI says that it can read it, or where NCCL is
+there; everything else is copied to the host and back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from mpi4py import MPI
+
+from micrograd_core.dtypes import DType
+from micrograd_mpi.nccl import Communicator
+from micrograd_mpi.world import Pending, World
+
+TYPES: dict[str, Any] = {
+    "bool": MPI.C_BOOL, "int8": MPI.INT8_T, "int16": MPI.INT16_T, "int32": MPI.INT32_T, "int64": MPI.INT64_T,
+    "uint8": MPI.UINT8_T, "uint16": MPI.UINT16_T, "uint32": MPI.UINT32_T, "uint64": MPI.UINT64_T,
+    "float32": MPI.FLOAT, "float64": MPI.DOUBLE, "complex64": MPI.C_FLOAT_COMPLEX, "complex128": MPI.C_DOUBLE_COMPLEX,
+}  # fmt: skip
+"""The dtypes that MPI computes with; of others it moves the bytes."""
+REDUCTIONS: dict[str, Any] = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
+
+
+class Call(NamedTuple):
+    """One collective on arrays: which, with what, and the shape of its result."""
+
+    kind: str
+    shape: tuple[int, ...]
+    reduction: str = ""
+    place: int = 0
+    """The root of a broadcast; how many ranks further a shift goes."""
+
+
+def _all_reduce(comm: Any, call: Call, send: Any, receive: Any) -> Any:
+    return comm.Iallreduce(send, receive, REDUCTIONS[call.reduction])
+
+
+def _reduce_scatter(comm: Any, call: Call, send: Any, receive: Any) -> Any:
+    return comm.Ireduce_scatter_block(send, receive, REDUCTIONS[call.reduction])
+
+
+def _broadcast(comm: Any, call: Call, send: Any, receive: Any) -> Any:
+    if comm.rank == call.place:
+        memoryview(receive[0]).cast("B")[:] = memoryview(send[0]).cast("B")
+    return comm.Ibcast(receive, call.place)
+
+
+def _shift(comm: Any, call: Call, send: Any, receive: Any) -> Any:
+    to, source = (comm.rank + call.place) % comm.size, (comm.rank - call.place) % comm.size
+    return comm.Isendrecv(send, to, 0, receive, source, 0)
+
+
+BEGIN: dict[str, Callable[[Any, Call, Any, Any], Any]] = {
+    "all_reduce": _all_reduce,
+    "reduce_scatter": _reduce_scatter,
+    "all_gather": lambda comm, call, send, receive: comm.Iallgather(send, receive),
+    "all_to_all": lambda comm, call, send, receive: comm.Ialltoall(send, receive),
+    "broadcast": _broadcast,
+    "shift": _shift,
+}
+
+
+class Started(NamedTuple):
+    """A collective on arrays that was begun, and how its result is had once MPI is done."""
+
+    pending: Pending | None
+    result: Callable[[], Any]
+
+
+def begin(world: World, k: Any, x: Any, call: Call) -> Started:
+    """Begin a collective on a handle of the device whose kernel table is `k`."""
+    dtype: DType = k.dtype(x)
+    count = math.prod(call.shape)
+    if not count or not math.prod(x.shape):
+        made = k.full(shape=call.shape, fill_value=0, dtype=dtype)
+        return Started(None, lambda: made)
+    data: Any = MPI.BYTE if not call.reduction else TYPES[str(dtype)]
+    size = math.prod(x.shape) * dtype.itemsize
+    if hasattr(x, "__cuda_array_interface__"):
+        return _of_gpu(world, k, x, call, data, size)
+    send, receive, made = _in_host_memory(k, x, call, dtype)
+    if receive is None:
+        send, receive = k.to_host(x), bytearray(count * dtype.itemsize)
+    pending = world.start(
+        call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [send, data], [receive, data]), (send, receive, x)
+    )
+    return Started(pending, (lambda: made) if made is not None else (lambda: k.upload(receive, call.shape, dtype)))
+
+
+def _in_host_memory(k: Any, x: Any, call: Call, dtype: DType) -> tuple[Any, Any, Any]:
+    """The memory of an operand and of a fresh result, and that result, where both lie in the host's; else ``None``."""
+    try:
+        send = memoryview(x)
+        if not send.c_contiguous:
+            send = memoryview(k.copy(x))
+        made = k.full(shape=call.shape, fill_value=0, dtype=dtype)
+        receive = memoryview(made)
+    except (TypeError, ValueError, BufferError):
+        return None, None, None
+    usable = send.c_contiguous and receive.c_contiguous and not receive.readonly
+    return (send, receive, made) if usable else (None, None, None)
+
+
+def _of_gpu(world: World, k: Any, x: Any, call: Call, data: Any, size: int) -> Started:
+    """On an NVIDIA GPU: by NCCL; by an MPI that reads its memory; or by copies to the host and back."""
+    if world.size > 1 and (way := road(world)) != "host":
+        x = k.copy(x)  # contiguous, and nobody writes to it meanwhile
+        made = k.full(shape=call.shape, fill_value=0, dtype=k.dtype(x))
+        if way == "nccl":
+            if world.state.nccl is None:
+                world.state.nccl = Communicator.of(world)
+            world.state.nccl.run(call, x, made)  # in the order of the stream: there is nothing to wait for
+            return Started(None, lambda: made)
+        k.backend.synchronize()
+        pending = world.start(
+            call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [x, data], [made, data]), (x, made)
+        )
+        return Started(pending, lambda: made)
+    send, receive, dtype = k.to_host(x), bytearray(math.prod(call.shape) * k.dtype(x).itemsize), k.dtype(x)
+    pending = world.start(
+        call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [send, data], [receive, data]), (send, receive)
+    )
+    return Started(pending, lambda: k.upload(receive, call.shape, dtype))
+
+
+def road(world: World) -> str:
+    """How a GPU's numbers travel: ``"nccl"``, ``"mpi"`` for an MPI that reads its memory, or ``"host"``."""
+    if Communicator.is_possible():
+        return "nccl"
+    kinds = world._comm.Get_info().Get("mpi_memory_alloc_kinds") or ""
+    return "mpi" if "cuda" in kinds else "host"

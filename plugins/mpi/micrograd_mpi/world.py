@@ -1,0 +1,380 @@
+"""The processes of a job: who they are, what each waits for, and how an error of one ends all of them.
+
+MPI carries what is sent. A call here starts what MPI does without blocking, and then asks whether it is done: so Ctrl-C
+gets through, and a rank that waits in vain can say for whom. For that each rank keeps a few numbers where the others
+can read them: how many collectives it has called, and which is the last.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mpi4py import MPI
+
+from micrograd_core.errors import MicrogradError
+from micrograd_core.support.context import is_traced
+
+TIMEOUT = 300.0
+"""Seconds that a rank waits for the others in one collective; MICROGRAD_MPI_TIMEOUT sets another number."""
+LOOK = 1.0
+"""Seconds after which a rank that waits looks whether one of the others has ended."""
+ANSWER = 2.0
+"""Seconds that another rank has to tell where it is."""
+CALLS, WAITS, KIND, BYTES, ENDED, FIELDS = 0, 1, 2, 3, 4, 5
+"""What a rank tells the others: collectives called, whether it waits in the last, which that is, its bytes, its end."""
+KINDS = (
+    "nothing", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift", "barrier", "gather",
+    "split",
+)  # fmt: skip
+
+
+class WorldError(MicrogradError, RuntimeError):
+    """The ranks of a job do not go together: one is missing, has ended, or does something else."""
+
+
+STATE = MPI.Comm.Create_keyval()
+"""Under which a communicator keeps what changes while it is used: `jit` looks at the attributes of Python's objects."""
+
+
+class _State:
+    """What changes while a world is used."""
+
+    def __init__(self, comm: Any) -> None:
+        self.window = MPI.Win.Allocate(8 * FIELDS, 8, comm=comm)
+        self.window.Lock_all(MPI.MODE_NOCHECK)  # each rank writes its own numbers, and the others may read them
+        self.told = memoryview(self.window).cast("B").cast("q")
+        self.pending: dict[Any, Any] = {}  # what `begin_all_reduce` began
+        self.nccl: Any = None
+        for field in range(FIELDS):
+            self.told[field] = 0
+
+
+class World:
+    """Ranks that call the same collectives in the same order.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        Those that take part, by default all processes of the job. The world works on a duplicate of it.
+    timeout : float, optional
+        Seconds that a rank waits for the others in one collective before it says for whom, and fails; by default 300,
+        or what the environment's ``MICROGRAD_MPI_TIMEOUT`` says.
+
+    Attributes
+    ----------
+    rank, size : int
+        The number of this process among them, and how many they are.
+    local_rank, local_size : int
+        The same among those that share this machine's memory.
+    timeout : float
+
+    Raises
+    ------
+    WorldError
+        When the job was started for several processes and each of them is alone, as if by another MPI's ``mpiexec``.
+
+    Examples
+    --------
+    >>> world = World()
+    >>> world.rank, world.size
+    (0, 1)
+    """
+
+    def __init__(self, comm: Any = None, timeout: float | None = None) -> None:
+        given = MPI.COMM_WORLD if comm is None else comm
+        if comm is None:
+            _refuse_foreign(given.size)
+        self.timeout = float(os.environ.get("MICROGRAD_MPI_TIMEOUT", TIMEOUT)) if timeout is None else float(timeout)
+        self._comm = given.Dup()
+        self._comm.Set_errhandler(MPI.ERRORS_RETURN)
+        self.rank, self.size = self._comm.rank, self._comm.size
+        near = self._comm.Split_type(MPI.COMM_TYPE_SHARED, self.rank)
+        self.local_rank, self.local_size = near.rank, near.size
+        near.Free()
+        self._comm.Set_attr(STATE, _State(self._comm))
+        _live.append(self)
+        _end_together()
+
+    @property
+    def state(self) -> _State:
+        """What changes while the world is used: what its ranks tell each other, and what was begun."""
+        return self._comm.Get_attr(STATE)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<world: rank {self.rank} of {self.size}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a World belongs to this process; make another one in the other")
+
+    # ── collectives of the host ──────────────────────────────────────────────────────────────────────────────
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        self.wait(self.start("barrier", 0, lambda comm: comm.Ibarrier()))
+
+    def gather(self, x: Any) -> list[Any]:
+        """What each rank gives, an object that pickles, as a list by rank; every rank gets it.
+
+        Pickles come from ranks of the same job only.
+        """
+        _refuse_in_trace("gather")
+        import pickle
+
+        own = pickle.dumps(x)
+        lengths = memoryview(bytearray(8 * self.size)).cast("q")
+        own_length = memoryview(bytearray(8)).cast("q")
+        own_length[0] = len(own)
+        self.wait(self.start("gather", 8, lambda comm: comm.Iallgather([own_length, MPI.INT64_T], [lengths, MPI.INT64_T])))
+        found = bytearray(sum(lengths))
+        counts = list(lengths)
+        self.wait(self.start("gather", len(own), lambda comm: comm.Iallgatherv([own, MPI.BYTE], [found, counts, MPI.BYTE])))
+        objects, start = [], 0
+        for length in counts:
+            objects.append(pickle.loads(found[start : start + length]))
+            start += length
+        return objects
+
+    def agree(self, **facts: Any) -> None:
+        """Make sure that all ranks have the same facts, by name: seeds, settings, shapes.
+
+        Raises
+        ------
+        WorldError
+            On every rank, when one differs: which, and what each rank has.
+        """
+        found = self.gather(facts)
+        for name, own in found[0].items():
+            values = [each.get(name) for each in found]
+            if any(value != own for value in values):
+                told = "; ".join(f"rank {rank} has {value!r}" for rank, value in enumerate(values))
+                raise WorldError(f"the ranks do not agree on {name}: {told}. Start all of them with the same")
+
+    def all_finite(self, x: float, what: str) -> None:
+        """Make sure that a number is finite on every rank.
+
+        Raises
+        ------
+        WorldError
+            On every rank, when it is not: on which rank it became what.
+        """
+        values = self.gather(float(x))
+        wrong = [f"{value} on rank {rank}" for rank, value in enumerate(values) if not abs(value) < float("inf")]
+        if wrong:
+            raise WorldError(f"{what} became {', '.join(wrong)}, of {self.size} ranks; look at the data of that rank")
+
+    def on_first(self, f: Callable[[], Any]) -> Any:
+        """Call a function on rank 0 alone; all ranks get what it returns, or an error if it raised one.
+
+        Raises
+        ------
+        WorldError
+            On the other ranks, with the words of the error that rank 0 raises.
+        """
+        error: Exception | None = None
+        made = None
+        if self.rank == 0:
+            try:
+                made = f()
+            except Exception as caught:
+                error = caught
+        told, made = self.gather((None if error is None else f"{type(error).__name__}: {error}", made))[0]
+        if error is not None:
+            raise error
+        if told is not None:
+            raise WorldError(f"rank 0 failed: {told}")
+        return made
+
+    def split(self, color: int, key: int | None = None) -> World:
+        """The ranks that give the same `color`, as a world of their own, in the order of `key`, by default of rank."""
+        return World(self._comm.Split(color, self.rank if key is None else key), self.timeout)
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, kind: str, size: int, begin: Callable[[Any], Any], held: Any = None) -> Pending:
+        """Begin a collective: `begin` gets the communicator, and returns MPI's request.
+
+        Raises
+        ------
+        WorldError
+            Inside a function that `jit` traces, whose program would not have it.
+        """
+        _refuse_in_trace(kind)
+        told = self.state.told
+        told[CALLS] += 1
+        told[KIND], told[BYTES] = KINDS.index(kind), size
+        try:
+            return Pending(begin(self._comm), kind, size, told[CALLS], held)
+        except MPI.Exception as error:
+            raise self._failed(kind, size, error) from error
+
+    def poll(self) -> None:
+        """Let MPI go on with what was begun: it moves when it is asked only."""
+        for each in self.state.pending.values():
+            if each.pending is not None:
+                each.pending.request.Test()
+
+    def wait(self, pending: Pending) -> None:
+        """Wait until a collective is done.
+
+        Raises
+        ------
+        WorldError
+            When a rank that it needs has ended, or did not come within the world's timeout; or MPI failed.
+        """
+        request, told = pending.request, self.state.told
+        try:
+            if request.Test():
+                return
+            told[WAITS] = 1
+            started = looked = time.monotonic()
+            while not request.Test():
+                _let_others()
+                now = time.monotonic()
+                if now - looked > LOOK:
+                    looked = now
+                    self._look(pending, now - started)
+            told[WAITS] = 0
+        except MPI.Exception as error:
+            raise self._failed(pending.kind, pending.size, error) from error
+
+    def _failed(self, kind: str, size: int, error: Exception) -> WorldError:
+        return WorldError(
+            f"{kind} of {size:,} bytes failed on rank {self.rank} of {self.size}: {error}. All ranks must give arrays of "
+            "the same shape and dtype, in the same order of calls"
+        )
+
+    def _look(self, pending: Pending, waited: float) -> None:
+        """Fail where waiting for longer is of no use."""
+        late = waited > self.timeout
+        others = [(rank, self._told_by(rank)) for rank in range(self.size) if rank != self.rank]
+        ended = [rank for rank, told in others if told is not None and told[ENDED] and told[CALLS] < pending.number]
+        if not ended and not late:
+            return
+        where = [
+            f"rank {rank} {_place(told, pending)}" for rank, told in others
+            if told is None or told[CALLS] < pending.number or told[KIND] != KINDS.index(pending.kind)
+            or told[BYTES] != pending.size
+        ]  # fmt: skip
+        why = "has ended" if ended else f"did not come within {waited:.0f} s"
+        raise WorldError(
+            f"rank {self.rank} waits in collective {pending.number}, {pending.kind} of {pending.size:,} bytes, and "
+            f"{'another rank' if not ended else f'rank {ended[0]}'} {why}: "
+            f"{'; '.join(where) or 'all ranks are there, and MPI does not finish'}. Every rank must call the same "
+            "collectives, in the same order"
+        )
+
+    def _told_by(self, rank: int) -> list[int] | None:
+        """What a rank tells of itself; ``None`` where it does not answer."""
+        found = memoryview(bytearray(8 * FIELDS)).cast("q")
+        request = self.state.window.Rget([found, MPI.INT64_T], rank)
+        until = time.monotonic() + ANSWER
+        while not request.Test():
+            if time.monotonic() > until:
+                return None
+            _let_others()
+        return list(found)
+
+
+class Pending:
+    """A collective that was begun: MPI's `request`, what it is, and what it works on, which it keeps alive."""
+
+    __slots__ = ("held", "kind", "number", "request", "size")
+
+    def __init__(self, request: Any, kind: str, size: int, number: int, held: Any) -> None:
+        self.request, self.kind, self.size, self.number, self.held = request, kind, size, number, held
+
+
+_let_others: Callable[[], Any] = getattr(os, "sched_yield", lambda: time.sleep(0))
+
+
+def _place(told: Sequence[int] | None, pending: Pending) -> str:
+    if told is None:
+        return f"has not answered for {ANSWER:.0f} s: it computes, or is gone"
+    last = f"collective {told[CALLS]}, {KINDS[told[KIND]]} of {told[BYTES]:,} bytes" if told[CALLS] else "none so far"
+    if told[ENDED]:
+        return f"has ended after {last}"
+    return f"waits in {last}" if told[WAITS] else f"is in code of its own after {last}"
+
+
+def _refuse_in_trace(name: str) -> None:
+    if is_traced():
+        raise WorldError(
+            f"{name}: a function under jit is being traced, and its program would not have this call; call it outside "
+            "of that function. all_reduce(x) and the other operations on tensors are part of programs"
+        )
+
+
+STARTERS = {
+    "PMI_SIZE": "mpiexec", "PMIX_SIZE": "mpiexec", "OMPI_COMM_WORLD_SIZE": "Open MPI's mpiexec",
+    "SLURM_NTASKS": "srun", "MV2_COMM_WORLD_SIZE": "mpiexec",
+}  # fmt: skip
+"""Variables in which those that start processes say how many they are."""
+
+
+def _refuse_foreign(size: int) -> None:
+    for name, starter in STARTERS.items():
+        wanted = os.environ.get(name, "")
+        if wanted.isdigit() and int(wanted) > size == 1 and (name != "SLURM_NTASKS" or "SLURM_PROCID" in os.environ):
+            raise WorldError(
+                f"{starter} has started {wanted} processes, and each of them is alone: it belongs to another MPI than "
+                f"the one that mpi4py uses here ({MPI.Get_library_version().splitlines()[0].strip()}). Start with that "
+                f"one's own mpiexec; of the package mpich it is {Path(sys.executable).with_name('mpiexec')}"
+            )
+
+
+# ── the end of one is the end of all ─────────────────────────────────────────────────────────────────────────
+
+_live: list[World] = []
+_ending: list[bool] = []
+
+
+def world(timeout: float | None = None) -> World:
+    """The world of all processes of the job; it is made at the first call."""
+    whole = next((each for each in _live if each.size == MPI.COMM_WORLD.size), None)
+    if whole is None:
+        whole = World(timeout=timeout)
+    elif timeout is not None:
+        whole.timeout = float(timeout)
+    return whole
+
+
+def _end_together() -> None:
+    """From now on an error that nobody catches ends all ranks, with the traceback of this one on stderr."""
+    if _ending:
+        return
+    _ending.append(True)
+    before = sys.excepthook
+
+    def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if MPI.COMM_WORLD.size == 1 or MPI.Is_finalized():
+            before(kind, error, trace)
+            return
+        text = "".join(traceback.format_exception(kind, error, trace))
+        rank = f"rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}"
+        sys.stderr.write(f"{rank} failed, which ends the job:\n{text}")
+        sys.stderr.flush()
+        MPI.COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+
+    sys.excepthook = ended
+    atexit.register(_say_that_it_ended)
+
+
+def _say_that_it_ended() -> None:
+    """Ranks that wait for this one find that it has ended; once all have, MPI gets back what it gave."""
+    for each in _live:
+        state = each.state
+        state.told[ENDED] = 1
+        request = each._comm.Ibarrier()
+        while not request.Test():
+            time.sleep(0.001)
+        state.told = memoryview(b"")
+        state.window.Unlock_all()
+        state.window.Free()
