@@ -132,9 +132,8 @@ class Batches:
             raise DataError(f"there are no examples in this {kind}")
         last = found.length if size > found.length else size if self._drop_last else found.length % size or size
         if min(size, last) < ranks:
-            raise DataError(
-                f"the last batch would have {min(size, last)} examples for {ranks} ranks; take another size, or drop_last=True"
-            )
+            short = f"the last batch would have {min(size, last)} examples for {ranks} ranks"
+            raise DataError(f"{short}; take another size, or drop_last=True")
         if self._drop_last and size > found.length:
             raise DataError(
                 f"no batch of {size:,} can be made of {found.length:,} examples, and drop_last leaves out smaller "

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from importlib.metadata import entry_points
 from shlex import quote
 
 from micrograd_core.tools import arguments as common
+
+GROUP = "micrograd.doctor"
+"""The group of entry points of functions that return what ``micrograd devices`` says below its table."""
 
 
 def add_devices(commands: common.Commands) -> None:
@@ -69,7 +73,8 @@ def _devices(options: argparse.Namespace) -> int:
     from micrograd_core.tools import doctor
 
     rows = doctor.examine_all()
-    common.tell(options, rows, doctor.table(rows))
+    beside = [each.load()() for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
+    common.tell(options, rows, "\n".join([doctor.table(rows), *beside]))
     return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
 
 

@@ -20,7 +20,7 @@ from micrograd_core.ops.record import ANY, CALL
 from micrograd_core.ops.tangents import linear
 from micrograd_core.support.context import is_traced
 from micrograd_mpi.transport import TYPES, Call, Started, begin
-from micrograd_mpi.world import World, world
+from micrograd_mpi.job import World, world
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 

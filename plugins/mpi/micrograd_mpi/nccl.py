@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from micrograd_mpi.transport import Call
-    from micrograd_mpi.world import World
+    from micrograd_mpi.job import World
 
 TYPES = {
     "bool": "UINT8", "int8": "INT8", "uint8": "UINT8", "int32": "INT32", "uint32": "UINT32", "int64": "INT64",

@@ -27,7 +27,8 @@ from micrograd_core.ops.record import CALL, INEXACT, NEST
 from micrograd_core.support.context import is_traced
 from micrograd_mpi.collectives import added_up, all_reduce, broadcast, by_rank, finish
 from micrograd_mpi.transport import Call, begin
-from micrograd_mpi.world import World, WorldError, world
+from micrograd_mpi.errors import WorldError
+from micrograd_mpi.job import World, world
 
 MIB = 1 << 20
 

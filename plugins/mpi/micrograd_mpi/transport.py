@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from micrograd_core.dtypes import DType
 from micrograd_mpi.nccl import Communicator
-from micrograd_mpi.world import Pending, World
+from micrograd_mpi.job import Pending, World
 
 TYPES: dict[str, Any] = {
     "bool": MPI.C_BOOL, "int8": MPI.INT8_T, "int16": MPI.INT16_T, "int32": MPI.INT32_T, "int64": MPI.INT64_T,
@@ -131,5 +131,9 @@ def road(world: World) -> str:
     """How a GPU's numbers travel: ``"nccl"``, ``"mpi"`` for an MPI that reads its memory, or ``"host"``."""
     if Communicator.is_possible():
         return "nccl"
-    kinds = world._comm.Get_info().Get("mpi_memory_alloc_kinds") or ""
-    return "mpi" if "cuda" in kinds else "host"
+    return "mpi" if "cuda" in kinds_of_memory(world) else "host"
+
+
+def kinds_of_memory(world: World) -> str:
+    """The kinds of memory that the MPI says it can read and write, as MPI 4.1 names them."""
+    return world._comm.Get_info().Get("mpi_memory_alloc_kinds") or ""

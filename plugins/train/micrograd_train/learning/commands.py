@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import Any
 
+from micrograd_core.errors import MicrogradError, MissingExtra
 from micrograd_core.tools import arguments as common
 from micrograd_train import options as own
 from micrograd_train.learning.settings import OPTIMIZERS, TASKS, NotSensible, Settings
@@ -23,6 +24,7 @@ EXAMPLES = (
     "micrograd train photos/ --model cnn --log photos.jsonl",
     "micrograd train my.csv --target species --resume",
     "micrograd train --config runs/my/config.toml --seed 1",
+    "mpiexec -n 4 micrograd train my.csv --target species --world mpi",
 )
 
 
@@ -72,6 +74,7 @@ def add_train(commands: common.Commands) -> None:
     add("--seed", type=int, default=0, metavar="N", help="of the split, the initial weights and the batches")
     add("--out", metavar="FOLDER", help="for the network, the report and the figures (default: runs/NAME)")
     add("--resume", action="store_true", help="go on where the same training stopped")
+    add("--world", choices=("mpi",), help="train with all processes that mpiexec has started, each on its part of a batch")
     add("--log", metavar="FILE", help="write the figures of each epoch as a line of JSON")
     add("--tensorboard", metavar="FOLDER", help="write them for TensorBoard too")
     own.add_config(parser)
@@ -92,17 +95,39 @@ def _train(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     from micrograd_train.learning.training import train
 
+    group = _world() if options.world else None
     try:
-        metrics = train(settings, options.resume)
+        metrics = train(settings, options.resume, group)
+    except MicrogradError as error:
+        if group is not None:
+            group.abort(f"micrograd: {error}", 2)
+        raise
     except KeyboardInterrupt as interrupt:
         if interrupt.args:  # it is saved
             given = [*options.given, *(["--resume"] if not options.resume else [])]
             raise KeyboardInterrupt(f"{interrupt.args[0]}; go on with: micrograd {shlex.join(given)}") from None
         raise
+    if metrics is None:
+        return 0
     for note in metrics.pop("notes"):
         common.say(f"micrograd: {note}", sys.stderr)
     common.tell(options, metrics, summary(metrics))
     return 0
+
+
+def _world() -> Any:
+    """The processes that train together."""
+    try:
+        from micrograd_mpi import world
+    except ImportError:
+        raise MissingExtra("--world mpi", "micrograd-mpi", "mpi") from None
+    found = world()
+    if found.size == 1:
+        raise NotSensible(
+            "--world mpi: there is one process only; start several, as with: mpiexec -n 4 micrograd train … --world mpi "
+            "(where mpiexec is missing, pip install 'micrograd-mpi[mpich]' brings it)"
+        )
+    return found
 
 
 def summary(metrics: dict[str, Any]) -> str:

@@ -66,16 +66,27 @@ def outputs(model: Module, x: Any, device: Device) -> Any:
     return np.concatenate(parts) if parts else np.zeros((0, 1), "float32")
 
 
-@no_grad()
 def judged(model: Module, task: str, x: Any, y: Any, device: Device) -> dict[str, float]:
     """The loss and the metric on rows."""
+    return figures(task, *mean(added(model, task, x, y, device)), y)
+
+
+def mean(sums: list[Any]) -> tuple[float, float]:
+    """What `added` gives, by its count."""
+    total, good, count = sums
+    return total / count, good / count
+
+
+@no_grad()
+def added(model: Module, task: str, x: Any, y: Any, device: Device) -> list[Any]:
+    """The sum of the losses of rows, that of the metric, and how many numbers were to be found."""
     model.eval()
     total, good, count = 0.0, 0.0, 0
     for i in range(0, len(x), AT_ONCE):
         part = asarray(y[i : i + AT_ONCE], device=device)
         loss, right = losses(task, model(asarray(x[i : i + AT_ONCE], device=device)), part)
         total, good, count = total + loss.item() * part.size, good + right.item(), count + part.size
-    return figures(task, total / count, good / count, y)
+    return [total, good, count]
 
 
 def figures(task: str, loss: float, right: float, y: Any) -> dict[str, float]:
@@ -100,6 +111,8 @@ class Loop:
     device : Device
     identity : dict
         What a checkpoint must agree with; it is kept in it.
+    group : micrograd_mpi.World, optional
+        The processes that train together, each with its part of every batch.
     """
 
     def __init__(
@@ -110,15 +123,23 @@ class Loop:
         options: dict[str, Any],
         device: Device,
         identity: dict[str, Any],
+        group: Any = None,
     ) -> None:
+        self.group = group
         self.model, self.task, self.device, self.identity = model, task, device, identity
         self.epochs, self.patience = options["epochs"], options["patience"]
         self.rows, self.watched = parts["train"], parts.get("validation")
         self.rule = RULES[options["optimizer"]](model.parameters(), options["lr"], options["weight_decay"])
         self.batches = batches(
-            self.rows, options["batch_size"], seed=options["seed"], device=device, prefetch=0 if device.is_cpu() else 2
-        )
+            self.rows, options["batch_size"], seed=options["seed"], device=device, prefetch=0 if device.is_cpu() else 2,
+            part=(0, 1) if group is None else (group.rank, group.size),
+        )  # fmt: skip
         self.generator = Generator(options["seed"]).split()[0]
+        self.network: Any = model
+        if group is not None:
+            from micrograd_mpi import DataParallel
+
+            self.network = DataParallel(model, group)
         self.history: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {"epoch": 0, "loss": math.inf, "weights": {}}
         self.sums = [0.0, 0.0, 0, 0.0]
@@ -133,9 +154,12 @@ class Loop:
 
     def save(self, path: Path) -> None:
         """All that it takes to go on, in one file."""
-        state = {"history": self.history, "best": self.best, "sums": self.sums, "identity": self.identity}
-        checkpoints.save(
-            path, model=self.model, optimizer=self.rule, data=self.batches, random=self.generator, meta=state
+        sums = self._of_all(self.sums[:3]) + self.sums[3:]
+        state = {"history": self.history, "best": self.best, "sums": sums, "identity": self.identity}
+        self._on_first(
+            lambda: checkpoints.save(
+                path, model=self.model, optimizer=self.rule, data=self.batches, random=self.generator, meta=state
+            )
         )
 
     def resume(self, path: Path) -> None:
@@ -164,6 +188,21 @@ class Loop:
         ).meta
         with read_with_care(path):
             self.history, self.best, self.sums = list(meta["history"]), dict(meta["best"]), list(meta["sums"])
+        if self.group is not None and self.group.rank:  # those of an epoch that was begun are counted once
+            self.sums = [0.0, 0.0, 0, self.sums[3]]
+
+    # ── several processes ────────────────────────────────────────────────────────────────────────────────────────
+
+    def _of_all(self, sums: list[Any]) -> list[Any]:
+        """Numbers added up over all processes."""
+        return sums if self.group is None else [sum(column) for column in zip(*self.group.gather(sums), strict=True)]
+
+    def _on_first(self, f: Callable[[], Any]) -> Any:
+        return f() if self.group is None else self.group.on_first(f)
+
+    def _any(self, asked: bool) -> bool:
+        """Whether any process wants something."""
+        return asked if self.group is None else any(self.group.gather(asked))
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,15 +222,20 @@ class Loop:
         TrainingDiverged
         """
         saved = time.perf_counter()
-        with _stops() as stopped, use_generator(self.generator):
+        own = self.generator
+        if self.group is not None and self.group.rank:  # what is left out at random differs from rank to rank
+            own = Generator(hash((self.generator.state, self.group.rank)) % (1 << 64))
+        with _stops() as asked, use_generator(own):
+            stopped = asked if self.group is None else lambda: self._any(asked())
             while not self.is_done:
-                if self._epoch(told, stopped):
+                whole, stop = self._epoch(told, stopped)
+                if whole:
                     self._close(told)
-                if stopped() or time.perf_counter() - saved > PAUSE:
+                if self._any(stop or time.perf_counter() - saved > PAUSE):
                     if path is not None:
                         self.save(path)
                     saved = time.perf_counter()
-                if stopped():
+                if stop:
                     raise KeyboardInterrupt(f"in epoch {len(self.history) + 1} of {self.epochs}")
             if path is not None:
                 self.save(path)
@@ -199,15 +243,15 @@ class Loop:
             self.model.load_state_dict(self.best["weights"])
         self.model.eval()
 
-    def _epoch(self, told: Told, stopped: Callable[[], bool]) -> bool:
-        """Steps until the epoch ends, or somebody wants to stop; whether it was the former."""
+    def _epoch(self, told: Told, stopped: Callable[[], bool]) -> tuple[bool, bool]:
+        """Steps until the epoch ends, or somebody wants to stop; whether it ended, and whether somebody does."""
         self.model.train()
         rule, sums = self.rule, self.sums
-        started = time.perf_counter()
+        started, stop = time.perf_counter(), False
         for x, y in self.batches:
-            loss, right = losses(self.task, self.model(x), y)
+            loss, right = losses(self.task, self.network(x), y)
             rule.zero_grad()
-            loss.backward()
+            self._weighted(loss, y).backward()
             rule.step()
             value = loss.item()
             if not math.isfinite(value):
@@ -216,18 +260,29 @@ class Loop:
             sums[1] += right.item() * (y.size if right is loss else 1)
             sums[2] += y.size
             told.step()
-            if stopped():
+            if stop := stopped():
                 break
         sums[3] += time.perf_counter() - started
-        return bool(sums[2] >= self.rows[1].size)
+        return self._of_all([sums[2]])[0] >= self.rows[1].size, stop
+
+    def _weighted(self, loss: Tensor, y: Tensor) -> Tensor:
+        """The loss as it counts in the mean over all processes."""
+        if self.group is None:
+            return loss
+        from micrograd_mpi import weighted
+
+        return weighted(loss, y.shape[0], self.group)
 
     def _close(self, told: Told) -> None:
         """An epoch has ended."""
         epoch = len(self.history) + 1
-        loss, right, count, seconds = self.sums
+        (loss, right, count), seconds = self._of_all(self.sums[:3]), self.sums[3]
         row: dict[str, Any] = {"epoch": epoch, **figures(self.task, loss / count, right / count, self.rows[1])}
         if self.watched is not None:
-            seen = judged(self.model, self.task, *self.watched, self.device)
+            x, y = self.watched
+            part = slice(None) if self.group is None else slice(self.group.rank, None, self.group.size)
+            found = added(self.model, self.task, x[part], y[part], self.device)
+            seen = figures(self.task, *mean(self._of_all(found)), y)
             row |= {f"validation_{name}": x for name, x in seen.items()}
             if seen["loss"] < self.best["loss"]:
                 self.best = {"epoch": epoch, "loss": seen["loss"], "weights": self.model.state_dict()}

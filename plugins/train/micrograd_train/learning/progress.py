@@ -28,9 +28,14 @@ class Told:
         The file for JSON lines, or empty.
     events : str
         The folder for TensorBoard, or empty.
+    shown : bool
+        Whether there is a bar.
     """
 
-    def __init__(self, epochs: int, steps: int, metric: str, log: str = "", events: str = "") -> None:
+    def __init__(
+        self, epochs: int, steps: int, metric: str, log: str = "", events: str = "", shown: bool = True
+    ) -> None:
+        self._visible = shown
         self._epochs, self._steps, self._metric = epochs, steps, metric
         self._log, self._log_path = None, log
         self._events = _events(events) if events else None
@@ -50,7 +55,8 @@ class Told:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._show(time.monotonic(), "\n")
+        if self._visible:
+            self._show(time.monotonic(), "\n")
         if self._log is not None:
             self._log.close()
         if self._events is not None:
@@ -66,7 +72,7 @@ class Told:
         """A batch was learned from."""
         self._done += 1
         now = time.monotonic()
-        if now - self._shown > 0.1 and sys.stderr.isatty():
+        if self._visible and now - self._shown > 0.1 and sys.stderr.isatty():
             self._show(now, "")
 
     def epoch(self, row: dict[str, Any]) -> None:

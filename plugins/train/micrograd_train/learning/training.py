@@ -23,7 +23,7 @@ CHECKPOINT = "checkpoint.safetensors"
 """What a training that was stopped goes on from."""
 
 
-def train(settings: Settings, resume: bool = False) -> dict[str, Any]:
+def train(settings: Settings, resume: bool = False, group: Any = None) -> dict[str, Any] | None:
     """Train a network, and write what came of it to a folder.
 
     All files take the place of a former run's together, when the training is done; until then, and if anything fails,
@@ -34,11 +34,14 @@ def train(settings: Settings, resume: bool = False) -> dict[str, Any]:
     settings : Settings
     resume : bool
         Whether to go on where a training with the same settings stopped: it comes to the same numbers, to the last bit.
+    group : micrograd_mpi.World, optional
+        The processes that train together. Rank 0 writes; others, or another number of them, may go on from there.
 
     Returns
     -------
-    dict
-        What ``metrics.json`` has; and ``out``, the folder, and ``notes``, what was noticed in the data.
+    dict or None
+        What ``metrics.json`` has; and ``out``, the folder, and ``notes``, what was noticed in the data. On other ranks
+        than the first ``None``.
 
     Raises
     ------
@@ -71,18 +74,25 @@ def train(settings: Settings, resume: bool = False) -> dict[str, Any]:
     generator = Generator(settings.seed % (1 << 128))
     model = made(settings, given, generator, device)
     identity = {each: _plain(getattr(settings, each)) for each in DECISIVE} | {"rows": given.identity}
-    loop = Loop(model, given.inputs.task, given.parts, vars(settings), device, identity)
+    if group is not None:
+        group.agree(**{each: x for each, x in settings.as_config().items() if each != "device"}, rows=given.identity)
+    loop = Loop(model, given.inputs.task, given.parts, vars(settings), device, identity, group)
+    first = group is None or group.rank == 0
     path = folder / CHECKPOINT
     if resume:
         loop.resume(path)
-    files.check(*(folder / each for each in (*POSSIBLE, CHECKPOINT)))
+    if first:
+        files.check(*(folder / each for each in (*POSSIBLE, CHECKPOINT)))
     count = threads.chosen(model, known["batch_size"] * (given.inputs.shape[0] if given.inputs.tokens else 1))
     with np.errstate(all="ignore"), threads.limited(count):  # a loss that overflows is reported
-        told = Told(known["epochs"], len(loop.batches), loop.metric, settings.log or "", settings.tensorboard or "")
+        written = (settings.log or "", settings.tensorboard or "") if first else ("", "")
+        told = Told(known["epochs"], len(loop.batches), loop.metric, *written, shown=first)
         with told:
             if resume:
                 told.resume(loop.history, loop.batches.position)
             loop.run(told, path)
+        if not first:
+            return None
         results = judge(settings, given, model, loop, device)
     results.metrics.update(seconds=round(sum(row["seconds"] for row in loop.history), 3), threads=count or "all")
     write(results, folder)

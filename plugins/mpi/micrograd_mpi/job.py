@@ -19,8 +19,9 @@ from typing import Any
 
 from mpi4py import MPI
 
-from micrograd_core.errors import MicrogradError
 from micrograd_core.support.context import is_traced
+from micrograd_mpi.errors import WorldError
+from micrograd_mpi.starters import started
 
 TIMEOUT = 300.0
 """Seconds that a rank waits for the others in one collective; MICROGRAD_MPI_TIMEOUT sets another number."""
@@ -34,10 +35,6 @@ KINDS = (
     "nothing", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift", "barrier", "gather",
     "split",
 )  # fmt: skip
-
-
-class WorldError(MicrogradError, RuntimeError):
-    """The ranks of a job do not go together: one is missing, has ended, or does something else."""
 
 
 STATE = MPI.Comm.Create_keyval()
@@ -192,6 +189,21 @@ class World:
             raise WorldError(f"rank 0 failed: {told}")
         return made
 
+    def abort(self, message: str, status: int = 1) -> None:
+        """End all ranks at once, with a sentence on stderr that says which rank it is from.
+
+        Parameters
+        ----------
+        message : str
+        status : int
+            The exit status of the job.
+        """
+        sys.stderr.write(f"rank {self.rank} of {self.size}: {message}\n")
+        sys.stderr.flush()
+        if self.size > 1:
+            MPI.COMM_WORLD.Abort(status)
+        sys.exit(status)
+
     def split(self, color: int, key: int | None = None) -> World:
         """The ranks that give the same `color`, as a world of their own, in the order of `key`, by default of rank."""
         return World(self._comm.Split(color, self.rank if key is None else key), self.timeout)
@@ -312,22 +324,19 @@ def _refuse_in_trace(name: str) -> None:
         )
 
 
-STARTERS = {
-    "PMI_SIZE": "mpiexec", "PMIX_SIZE": "mpiexec", "OMPI_COMM_WORLD_SIZE": "Open MPI's mpiexec",
-    "SLURM_NTASKS": "srun", "MV2_COMM_WORLD_SIZE": "mpiexec",
-}  # fmt: skip
-"""Variables in which those that start processes say how many they are."""
-
-
 def _refuse_foreign(size: int) -> None:
-    for name, starter in STARTERS.items():
-        wanted = os.environ.get(name, "")
-        if wanted.isdigit() and int(wanted) > size == 1 and (name != "SLURM_NTASKS" or "SLURM_PROCID" in os.environ):
-            raise WorldError(
-                f"{starter} has started {wanted} processes, and each of them is alone: it belongs to another MPI than "
-                f"the one that mpi4py uses here ({MPI.Get_library_version().splitlines()[0].strip()}). Start with that "
-                f"one's own mpiexec; of the package mpich it is {Path(sys.executable).with_name('mpiexec')}"
-            )
+    starter, count = started()
+    if count > size == 1:
+        raise WorldError(
+            f"{starter} has started {count} processes, and each of them is alone: it belongs to another MPI than the "
+            f"one that mpi4py uses here ({library()}). Start with that one's own mpiexec; of the package mpich it is "
+            f"{Path(sys.executable).with_name('mpiexec')}"
+        )
+
+
+def library() -> str:
+    """The name and the version of the MPI."""
+    return MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
 
 
 # ── the end of one is the end of all ─────────────────────────────────────────────────────────────────────────
