@@ -59,7 +59,7 @@ class SyncBatchNorm(nn.Module):
         mean = all_reduce(wide.sum(axis=axes), group=self.group) / count
         centred = wide - mean.reshape(across)
         var = all_reduce((centred * centred).sum(axis=axes), group=self.group) / count
-        self._follow(mean.detach(), var.detach(), count)
+        self._follow_all(mean.detach(), var.detach(), count)
         return self._scaled(centred / sqrt(var + self.eps).reshape(across), across).astype(x.dtype)
 
     def _scaled(self, x: Tensor, across: tuple[int, ...]) -> Tensor:
@@ -67,7 +67,7 @@ class SyncBatchNorm(nn.Module):
         return x if self.bias is None else x + self.bias.reshape(across)
 
     @no_grad()
-    def _follow(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
+    def _follow_all(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
         """Move the running averages towards the statistics of all ranks, of which the variance is the unbiased one."""
         if self.running_mean is None or computing_again.get():
             return
