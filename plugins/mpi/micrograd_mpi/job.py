@@ -45,6 +45,7 @@ class _State:
     """What changes while a world is used."""
 
     def __init__(self, comm: Any) -> None:
+        self.comms = {kind: comm.Dup() for kind in KINDS}  # so that those of two kinds never meet
         self.window = MPI.Win.Allocate(8 * FIELDS, 8, comm=comm)
         self.window.Lock_all(MPI.MODE_NOCHECK)  # each rank writes its own numbers, and the others may read them
         self.told = memoryview(self.window).cast("B").cast("q")
@@ -64,6 +65,9 @@ class World:
     timeout : float, optional
         Seconds that a rank waits for the others in one collective before it says for whom, and fails; by default 300,
         or what the environment's ``MICROGRAD_MPI_TIMEOUT`` says.
+    checks : bool, optional
+        Whether ranks tell each other before each collective what they are about to do, and all fail where it differs.
+        That takes another collective each time; by default only where the environment has ``MICROGRAD_MPI_CHECK=1``.
 
     Attributes
     ----------
@@ -85,11 +89,12 @@ class World:
     (0, 1)
     """
 
-    def __init__(self, comm: Any = None, timeout: float | None = None) -> None:
+    def __init__(self, comm: Any = None, timeout: float | None = None, checks: bool | None = None) -> None:
         given = MPI.COMM_WORLD if comm is None else comm
         if comm is None:
             _refuse_foreign(given.size)
         self.timeout = float(os.environ.get("MICROGRAD_MPI_TIMEOUT", TIMEOUT)) if timeout is None else float(timeout)
+        self.checks = os.environ.get("MICROGRAD_MPI_CHECK", "") == "1" if checks is None else bool(checks)
         self._comm = given.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self._comm.rank, self._comm.size
@@ -206,11 +211,13 @@ class World:
 
     def split(self, color: int, key: int | None = None) -> World:
         """The ranks that give the same `color`, as a world of their own, in the order of `key`, by default of rank."""
-        return World(self._comm.Split(color, self.rank if key is None else key), self.timeout)
+        return World(self._comm.Split(color, self.rank if key is None else key), self.timeout, self.checks)
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def start(self, kind: str, size: int, begin: Callable[[Any], Any], held: Any = None) -> Pending:
+    def start(
+        self, kind: str, size: int, begin: Callable[[Any], Any], held: Any = None, detail: str = ""
+    ) -> Pending:
         """Begin a collective: `begin` gets the communicator, and returns MPI's request.
 
         Raises
@@ -219,11 +226,13 @@ class World:
             Inside a function that `jit` traces, whose program would not have it.
         """
         _refuse_in_trace(kind)
+        if self.checks and kind != "gather":
+            self.agree(**{f"collective {self.state.told[CALLS] + 1}": f"{kind} of {size:,} bytes{detail}"})
         told = self.state.told
         told[CALLS] += 1
         told[KIND], told[BYTES] = KINDS.index(kind), size
         try:
-            return Pending(begin(self._comm), kind, size, told[CALLS], held)
+            return Pending(begin(self.state.comms[kind]), kind, size, told[CALLS], held)
         except MPI.Exception as error:
             raise self._failed(kind, size, error) from error
 
@@ -381,7 +390,7 @@ def _say_that_it_ended() -> None:
     for each in _live:
         state = each.state
         state.told[ENDED] = 1
-        request = each._comm.Ibarrier()
+        request = state.comms["nothing"].Ibarrier()
         while not request.Test():
             time.sleep(0.001)
         state.told = memoryview(b"")

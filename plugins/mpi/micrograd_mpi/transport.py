@@ -86,8 +86,9 @@ def begin(world: World, k: Any, x: Any, call: Call) -> Started:
     if receive is None:
         send, receive = k.to_host(x), bytearray(count * dtype.itemsize)
     pending = world.start(
-        call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [send, data], [receive, data]), (send, receive, x)
-    )
+        call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [send, data], [receive, data]), (send, receive, x),
+        f", {call.reduction or call.place} of {dtype}",
+    )  # fmt: skip
     return Started(pending, (lambda: made) if made is not None else (lambda: k.upload(receive, call.shape, dtype)))
 
 
