@@ -13,7 +13,7 @@ from typing import Any
 
 from micrograd_core import Tensor, asarray
 from micrograd_core.dtypes import float32
-from micrograd_core.engine.apply import apply
+from micrograd_core.engine.apply import apply_single
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.record import ANY, CALL
@@ -242,7 +242,7 @@ def all_reduce(x: Tensor, reduction: str = "sum", group: World | None = None) ->
     """
     group, x = world() if group is None else group, asarray(x)
     _check_reduction("all_reduce", reduction, REDUCTIONS, x)
-    return apply(ALL_REDUCE, (x,), {"reduction": reduction, "group": group})  # type: ignore[no-any-return]
+    return apply_single(ALL_REDUCE, x, {"reduction": reduction, "group": group})
 
 
 def all_gather(x: Tensor, group: World | None = None) -> Tensor:
@@ -268,7 +268,7 @@ def all_gather(x: Tensor, group: World | None = None) -> Tensor:
     """
     group, x = world() if group is None else group, asarray(x)
     _first_axis("all_gather", x, 1)
-    return apply(ALL_GATHER, (x,), {"group": group})  # type: ignore[no-any-return]
+    return apply_single(ALL_GATHER, x, {"group": group})
 
 
 def reduce_scatter(x: Tensor, reduction: str = "sum", group: World | None = None) -> Tensor:
@@ -299,7 +299,7 @@ def reduce_scatter(x: Tensor, reduction: str = "sum", group: World | None = None
     group, x = world() if group is None else group, asarray(x)
     _check_reduction("reduce_scatter", reduction, REDUCTIONS[:2], x)
     _first_axis("reduce_scatter", x, group.size)
-    return apply(REDUCE_SCATTER, (x,), {"reduction": reduction, "group": group})  # type: ignore[no-any-return]
+    return apply_single(REDUCE_SCATTER, x, {"reduction": reduction, "group": group})
 
 
 def broadcast(x: Tensor, root: int = 0, group: World | None = None) -> Tensor:
@@ -329,7 +329,7 @@ def broadcast(x: Tensor, root: int = 0, group: World | None = None) -> Tensor:
     group, x = world() if group is None else group, asarray(x)
     if not 0 <= root < group.size:
         raise ValueError(f"broadcast: root is a rank from 0 to {group.size - 1}; got {root}")
-    return apply(BROADCAST, (x,), {"root": root, "group": group})  # type: ignore[no-any-return]
+    return apply_single(BROADCAST, x, {"root": root, "group": group})
 
 
 def all_to_all(x: Tensor, group: World | None = None) -> Tensor:
@@ -356,7 +356,7 @@ def all_to_all(x: Tensor, group: World | None = None) -> Tensor:
     """
     group, x = world() if group is None else group, asarray(x)
     _first_axis("all_to_all", x, group.size)
-    return apply(ALL_TO_ALL, (x,), {"group": group})  # type: ignore[no-any-return]
+    return apply_single(ALL_TO_ALL, x, {"group": group})
 
 
 def shift(x: Tensor, by: int = 1, group: World | None = None) -> Tensor:
@@ -382,7 +382,7 @@ def shift(x: Tensor, by: int = 1, group: World | None = None) -> Tensor:
         When a rank does not come.
     """
     group, x = world() if group is None else group, asarray(x)
-    return apply(SHIFT, (x,), {"by": int(by), "group": group})  # type: ignore[no-any-return]
+    return apply_single(SHIFT, x, {"by": int(by), "group": group})
 
 
 def _check_reduction(name: str, reduction: str, possible: tuple[str, ...], x: Tensor) -> None:
@@ -390,6 +390,8 @@ def _check_reduction(name: str, reduction: str, possible: tuple[str, ...], x: Te
         raise ValueError(f"{name}: reduction is one of {', '.join(possible)}; got {reduction!r}")
     if reduction == "mean" and not x.dtype.is_floating:
         raise TypeError(f"{name}: the mean of {x.dtype} is no {x.dtype}; write x.astype('float32') before")
+    if str(x.dtype) == "bool":
+        raise TypeError(f"{name}: there is no {reduction} of bool; write x.astype('int32') before")
     if x.dtype.is_complex and reduction in ("max", "min"):
         raise TypeError(f"{name}: {x.dtype} numbers have no order, so there is no {reduction}")
 

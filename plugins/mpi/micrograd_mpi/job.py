@@ -25,6 +25,8 @@ from micrograd_mpi.starters import started
 
 TIMEOUT = 300.0
 """Seconds that a rank waits for the others in one collective; MICROGRAD_MPI_TIMEOUT sets another number."""
+SPINS = 20
+"""How often MPI is asked before others may have the core."""
 LOOK = 1.0
 """Seconds after which a rank that waits looks whether one of the others has ended."""
 ANSWER = 2.0
@@ -37,6 +39,7 @@ KINDS = (
 )  # fmt: skip
 
 
+NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 STATE = MPI.Comm.Create_keyval()
 """Under which a communicator keeps what changes while it is used: `jit` looks at the attributes of Python's objects."""
 
@@ -228,11 +231,12 @@ class World:
         _refuse_in_trace(kind)
         if self.checks and kind != "gather":
             self.agree(**{f"collective {self.state.told[CALLS] + 1}": f"{kind} of {size:,} bytes{detail}"})
-        told = self.state.told
+        state = self.state
+        told = state.told
         told[CALLS] += 1
-        told[KIND], told[BYTES] = KINDS.index(kind), size
+        told[KIND], told[BYTES] = NUMBERS[kind], size
         try:
-            return Pending(begin(self.state.comms[kind]), kind, size, told[CALLS], held)
+            return Pending(begin(state.comms[kind]), kind, size, told[CALLS], held)
         except MPI.Exception as error:
             raise self._failed(kind, size, error) from error
 
@@ -250,10 +254,12 @@ class World:
         WorldError
             When a rank that it needs has ended, or did not come within the world's timeout; or MPI failed.
         """
-        request, told = pending.request, self.state.told
+        request = pending.request
         try:
-            if request.Test():
-                return
+            for _ in range(SPINS):
+                if request.Test():
+                    return
+            told = self.state.told
             told[WAITS] = 1
             started = looked = time.monotonic()
             while not request.Test():
@@ -281,7 +287,7 @@ class World:
             return
         where = [
             f"rank {rank} {_place(told, pending)}" for rank, told in others
-            if told is None or told[CALLS] < pending.number or told[KIND] != KINDS.index(pending.kind)
+            if told is None or told[CALLS] < pending.number or told[KIND] != NUMBERS[pending.kind]
             or told[BYTES] != pending.size
         ]  # fmt: skip
         why = "has ended" if ended else f"did not come within {waited:.0f} s"

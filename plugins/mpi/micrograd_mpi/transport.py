@@ -7,12 +7,14 @@ there; everything else is copied to the host and back.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
 from micrograd_core.dtypes import DType
+from micrograd_mpi.nccl import TYPES as COMPUTED
 from micrograd_mpi.nccl import Communicator
 from micrograd_mpi.job import Pending, World
 
@@ -74,41 +76,46 @@ class Started(NamedTuple):
 def begin(world: World, k: Any, x: Any, call: Call) -> Started:
     """Begin a collective on a handle of the device whose kernel table is `k`."""
     dtype: DType = k.dtype(x)
-    count = math.prod(call.shape)
-    if not count or not math.prod(x.shape):
+    size, count = math.prod(x.shape) * dtype.itemsize, math.prod(call.shape)
+    if not count or not size:
         made = k.full(shape=call.shape, fill_value=0, dtype=dtype)
         return Started(None, lambda: made)
     data: Any = MPI.BYTE if not call.reduction else TYPES[str(dtype)]
-    size = math.prod(x.shape) * dtype.itemsize
     if hasattr(x, "__cuda_array_interface__"):
         return _of_gpu(world, k, x, call, data, size)
     send, receive, made = _in_host_memory(k, x, call, dtype)
-    if receive is None:
+    if made is None:
         send, receive = k.to_host(x), bytearray(count * dtype.itemsize)
+    detail = f", {call.reduction or call.place} of {dtype}" if world.checks else ""
+    run = BEGIN[call.kind]
     pending = world.start(
-        call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [send, data], [receive, data]), (send, receive, x),
-        f", {call.reduction or call.place} of {dtype}",
-    )  # fmt: skip
+        call.kind, size, lambda comm: run(comm, call, [send, data], [receive, data]), (send, receive, x), detail
+    )
     return Started(pending, (lambda: made) if made is not None else (lambda: k.upload(receive, call.shape, dtype)))
 
 
 def _in_host_memory(k: Any, x: Any, call: Call, dtype: DType) -> tuple[Any, Any, Any]:
-    """The memory of an operand and of a fresh result, and that result, where both lie in the host's; else ``None``."""
+    """An operand and a fresh result as buffers of the host, and that result, where they are such; else ``None``."""
     try:
+        if x.__class__.__module__ == "numpy":  # whose arrays can be had without filling them
+            send = x if x.flags.c_contiguous else x.copy()
+            made = sys.modules["numpy"].empty(call.shape, x.dtype)
+            return send, made, made
         send = memoryview(x)
-        if not send.c_contiguous:
-            send = memoryview(k.copy(x))
+        send = send if send.c_contiguous else memoryview(k.copy(x))
         made = k.full(shape=call.shape, fill_value=0, dtype=dtype)
         receive = memoryview(made)
     except (TypeError, ValueError, BufferError):
         return None, None, None
-    usable = send.c_contiguous and receive.c_contiguous and not receive.readonly
-    return (send, receive, made) if usable else (None, None, None)
+    return (send, receive, made) if send.c_contiguous and not receive.readonly else (None, None, None)
 
 
 def _of_gpu(world: World, k: Any, x: Any, call: Call, data: Any, size: int) -> Started:
     """On an NVIDIA GPU: by NCCL; by an MPI that reads its memory; or by copies to the host and back."""
-    if world.size > 1 and (way := road(world)) != "host":
+    way = road(world) if world.size > 1 else "host"
+    if way == "nccl" and call.reduction and str(k.dtype(x)) not in COMPUTED:
+        way = "host"
+    if way != "host":
         x = k.copy(x)  # contiguous, and nobody writes to it meanwhile
         made = k.full(shape=call.shape, fill_value=0, dtype=k.dtype(x))
         if way == "nccl":

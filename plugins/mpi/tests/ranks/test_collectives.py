@@ -206,6 +206,8 @@ def test_bad_input_is_refused_before_anything_is_sent(job: World) -> None:
         all_reduce(x, "avg")
     with pytest.raises(TypeError, match="the mean of int64 is no int64"):
         all_reduce(mg.asarray([1, 2]), "mean")
+    with pytest.raises(TypeError, match="there is no sum of bool"):
+        all_reduce(mg.asarray([True]))
     with pytest.raises(TypeError, match="complex64 numbers have no order"):
         all_reduce(mg.astype(x, "complex64"), "max")
     with pytest.raises(ValueError, match=f"root is a rank from 0 to {job.size - 1}; got {job.size}"):
