@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ IMAGES = (32, 1, 28, 28)
 ROUNDS = 15
 
 
-def medians(ways: dict[str, Callable[[], Any]], seconds: float, meet: Callable[[], Any], rounds: int) -> dict[str, float]:
-    """The median over rounds of the seconds of each call; all ways have a turn in each round, and ranks begin together."""
+def medians(
+    ways: dict[str, Callable[[], Any]], seconds: float, meet: Callable[[], Any], rounds: int
+) -> dict[str, float]:
+    """The median over rounds of the seconds of a call; in each round all ways have a turn, and ranks begin together."""
     counts = dict[str, int]()
     for name, way in ways.items():
         way()
@@ -54,16 +57,20 @@ def medians(ways: dict[str, Callable[[], Any]], seconds: float, meet: Callable[[
 
 def collectives(seconds: float) -> dict[str, Any]:
     """Each collective of two ranks, by micrograd and by mpi4py into fresh memory of NumPy."""
-    import micrograd_core as mg
     import numpy as np
     from micrograd_mpi import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, shift, world
     from mpi4py import MPI
+
+    import micrograd_core as mg
 
     job, comm = world(), MPI.COMM_WORLD
     n, rank, alone = comm.size, comm.rank, job.split(job.rank)
 
     def meet(counts: Any = None) -> Any:
         return comm.bcast(counts) if counts is not None else comm.Barrier()
+
+    def empty(count: int) -> Any:
+        return np.empty(count, "float32")
 
     def done(request: Any, made: Any) -> Any:
         while not request.Test():
@@ -74,9 +81,8 @@ def collectives(seconds: float) -> dict[str, Any]:
     for size in SIZES:
         x = np.ones(size + size % n, "float32")
         t = mg.asarray(x)
-        empty = lambda count: np.empty(count, "float32")  # noqa: E731
 
-        def raw_broadcast(x: Any = x, empty: Any = empty) -> Any:
+        def raw_broadcast(x: Any = x) -> Any:
             made = empty(x.size)
             if rank == 0:
                 made[:] = x
@@ -108,7 +114,7 @@ def collectives(seconds: float) -> dict[str, Any]:
 def _micrograd_models() -> dict[str, Any]:
     from micrograd_core import nn
 
-    wide = [nn.Linear(a, b) for a, b in zip(WIDTHS, WIDTHS[1:], strict=False)]
+    wide = [nn.Linear(a, b) for a, b in pairwise(WIDTHS)]
     return {
         "mlp": nn.Sequential(wide[0], nn.ReLU(), wide[1], nn.ReLU(), wide[2]),
         "cnn": nn.Sequential(
@@ -123,12 +129,13 @@ def micrograd(seconds: float) -> dict[str, Any]:
 
     Of one rank, all is done but that anything is sent.
     """
-    import micrograd_core as mg
     import numpy as np
-    from micrograd_core import optim
-    from micrograd_core.nn.functional import cross_entropy
     from micrograd_mpi import DataParallel, world
     from mpi4py import MPI
+
+    import micrograd_core as mg
+    from micrograd_core import optim
+    from micrograd_core.nn.functional import cross_entropy
 
     job, comm = world(), MPI.COMM_WORLD
     alone = job.split(job.rank)
@@ -193,7 +200,7 @@ def torch(seconds: float) -> dict[str, Any]:
         x, y = torch.randn(shape), torch.randint(0, 10, shape[:1])
         ways = {}
         for kind in ("averaged", "not averaged"):
-            wide = [nn.Linear(a, b) for a, b in zip(WIDTHS, WIDTHS[1:], strict=False)]
+            wide = [nn.Linear(a, b) for a, b in pairwise(WIDTHS)]
             model: Any = (
                 nn.Sequential(wide[0], nn.ReLU(), wide[1], nn.ReLU(), wide[2])
                 if name == "mlp"
@@ -229,9 +236,23 @@ def run(name: str, ranks: int, seconds: float, folder: Path) -> dict[str, Any]:
     """The figures of a job."""
     path = folder / f"{name}.json"
     environment = {**os.environ, "SCALE_MEETING": str(folder / f"meeting-{name}-{ranks}"), "PYTHONWARNINGS": "ignore"}
-    environment |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MICROGRAD_THREADS"), "1")
+    environment |= dict.fromkeys(
+        ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MICROGRAD_THREADS"), "1"
+    )
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    command = [mpiexec, "-n", ranks, sys.executable, "-m", "benchmarks.scale", "--job", name, path, "--seconds", seconds]
+    command = [
+        mpiexec,
+        "-n",
+        ranks,
+        sys.executable,
+        "-m",
+        "benchmarks.scale",
+        "--job",
+        name,
+        path,
+        "--seconds",
+        seconds,
+    ]
     subprocess.run([*map(str, command)], env=environment, check=True)
     found: dict[str, Any] = json.loads(path.read_text())
     return found
@@ -278,12 +299,17 @@ def table(found: dict[str, Any]) -> str:
         kind, size = name.split()
         ours, raw = ways["micrograd"] * 1e6, ways["mpi4py"] * 1e6
         lines.append(f"| {kind} | {int(size):,} | {ours:,.1f} | {raw:,.1f} | {ours / raw:.2f} |")
-    lines += ["", "| step, ms | not averaged | averaged | overhead | without overlap | torch: not averaged | DDP | overhead |"]
+    lines += [
+        "",
+        "| step, ms | not averaged | averaged | overhead | without overlap | torch: not averaged | DDP | overhead |",
+    ]
     lines += ["|---|---:|---:|---:|---:|---:|---:|---:|"]
     for name, ways in found["micrograd"].items():
         theirs = found["torch"][name]
         for way in ("eager", "jit"):
-            alone, both, plain = (1e3 * ways[f"{way} {kind}"] for kind in ("not averaged", "averaged", "without overlap"))
+            alone, both, plain = (
+                1e3 * ways[f"{way} {kind}"] for kind in ("not averaged", "averaged", "without overlap")
+            )
             row = [f"{alone:.2f}", f"{both:.2f}", f"{both - alone:.2f}", f"{plain:.2f}"]
             if way == "eager":
                 own, ddp = 1e3 * theirs["eager not averaged"], 1e3 * theirs["eager averaged"]

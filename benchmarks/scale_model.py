@@ -10,11 +10,10 @@ measured (a step without the others, the bytes of its gradients, what a sum of s
     step(N) = alone + max(0, sent(N) - hidden) + last(N)
 
 `alone` has everything but the sending: the network, gathering gradients into buckets, the update. `sent` is the time of
-all buckets but the last, which are sent while the rest of the backward goes on, if somebody else than the processor
-that computes can send: `hidden` is the time from the first full bucket to the last on a GPU, and 0 where ranks compute on
-the processors that copy. `last` is the bucket that is full when the backward ends. A ring among N devices sends each
-byte ``2 (N - 1) / N`` times, in ``2 (N - 1)`` steps; between machines with one network card for each GPU, parts of the sum
-go in parallel, in trees of ``2 log2`` steps.
+all buckets but the last. On a GPU these are sent while the rest of the backward goes on, and `hidden` is the time of
+that rest; where the processors that compute are those that copy, it is 0. `last` is the bucket that is full when the
+backward ends. A ring among N devices sends each byte ``2 (N - 1) / N`` times, in ``2 (N - 1)`` steps; between machines
+with a network card for each GPU, parts of the sum go in parallel, in trees of ``2 log2`` steps.
 
 **The simulation** draws what each rank's computing takes: normally distributed by a few per cent, and now and then a
 straggler that takes longer. A step waits for the slowest.
@@ -27,6 +26,7 @@ import json
 import math
 import random
 import statistics
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,7 +115,7 @@ def sum_on_processors(figures: dict[str, Any], size: float) -> float:
         for name, ways in figures["collectives"].items()
         if name.startswith("all_reduce")
     )
-    for (low, before), (high, after) in zip(known, known[1:], strict=False):
+    for (low, before), (high, after) in pairwise(known):
         if size <= high:
             return before + (after - before) * max(0.0, size - low) / (high - low)
     return known[-1][1] * size / known[-1][0]
@@ -135,7 +135,9 @@ def main() -> None:
     """Print what the model says of two ranks beside what was measured, and what it says of many GPUs."""
     parser = argparse.ArgumentParser(description=__doc__)
     newest = max(RESULTS.glob("*-scale-*.json"), default=None)
-    parser.add_argument("figures", nargs="?", type=Path, default=newest, help="of benchmarks.scale (default: the newest)")
+    parser.add_argument(
+        "figures", nargs="?", type=Path, default=newest, help="of benchmarks.scale (default: the newest)"
+    )
     options = parser.parse_args()
     figures = json.loads(options.figures.read_text())
     print("| step of two ranks | the model, ms | measured, ms | ratio |\n|---|---:|---:|---:|")

@@ -331,7 +331,7 @@ def beyond_the_boundary(source: str) -> set[str]:
 
 def test_backends_import_what_is_for_authors() -> None:
     packages = [*ROOT.glob("backends/*/micrograd_*"), *ROOT.glob("plugins/*/micrograd_*")]
-    for name in ("models", "train"):  # which export and train, and are no backends
+    for name in ("models", "mpi", "train"):  # which are no backends
         packages.remove(ROOT / "plugins" / name / f"micrograd_{name}")
     files = {path: path.read_text(encoding="utf-8") for package in packages for path in package.rglob("*.py")}
     assert {path.parts[-2] for path in files} >= {"micrograd_cpu", "micrograd_cuda", "micrograd_rawbuffer"}
@@ -343,6 +343,24 @@ def test_backends_import_what_is_for_authors() -> None:
         "ops.", "interpreters.raw.Kernels",
     }  # fmt: skip
     assert not beyond_the_boundary("import numpy\nfrom micrograd_core.interpreters.raw import compose")
+
+
+OUTSIDE = frozenset(
+    "checkpoints dtypes engine.apply engine.array errors nn ops ops.record ops.tangents optim support.context "
+    "tools".split()
+)
+"""What distributions beside backends import from, and the package itself."""
+
+
+def test_several_processes_need_nothing_of_the_core_that_another_author_could_not_use() -> None:
+    package = ROOT / "plugins/mpi/micrograd_mpi"
+    found = {name for path in package.glob("*.py") for name in beyond_the_boundary(path.read_text(encoding="utf-8"))}
+    beyond = {name for name in found if name.rpartition(".")[0] not in {*OUTSIDE, ""}}
+    assert found
+    assert not beyond
+    core = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "micrograd_core").rglob("*.py"))
+    assert "mpi4py" not in core
+    assert "micrograd_mpi" not in core
 
 
 def test_a_kernel_declines_in_one_way() -> None:

@@ -131,9 +131,7 @@ class Batches:
         if not found.length:
             raise DataError(f"there are no examples in this {kind}")
         last = found.length if size > found.length else size if self._drop_last else found.length % size or size
-        if min(size, last) < ranks:
-            short = f"the last batch would have {min(size, last)} examples for {ranks} ranks"
-            raise DataError(f"{short}; take another size, or drop_last=True")
+        self._own(range(min(size, last)))
         if self._drop_last and size > found.length:
             raise DataError(
                 f"no batch of {size:,} can be made of {found.length:,} examples, and drop_last leaves out smaller "
@@ -302,6 +300,9 @@ class Batches:
     def _own(self, examples: Any) -> Any:
         """The part of a batch that is this rank's."""
         rank, ranks = self._part
+        if len(examples) < ranks:
+            short = f"the last batch has {len(examples)} examples for {ranks} ranks"
+            raise DataError(f"{short}; take another size, or drop_last=True")
         return examples[len(examples) * rank // ranks : len(examples) * (rank + 1) // ranks]
 
     def _order(self, epoch: int, length: int) -> Rows:

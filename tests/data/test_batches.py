@@ -653,3 +653,35 @@ def test_what_it_says_of_itself() -> None:
     assert (made.examples, batches(X, 3, drop_last=True).examples, made.seed) == (10, 9, 0)
     assert batches(iter(X), 3, shuffle=False).examples is None
     assert repr(batches(iter(X), 3, shuffle=False)) == "<batches of 3: epoch 0, 0 handed out>"
+
+
+def test_parts_of_batches_are_the_batches_of_one() -> None:
+    rows = np.arange(23)
+    whole = [x.tolist() for x in batches(rows, 7, seed=3)]
+    parts = [[x.tolist() for x in batches(rows, 7, seed=3, part=(rank, 2))] for rank in range(2)]
+    assert [a + b for a, b in zip(*parts, strict=True)] == whole
+    stream = [[x.tolist() for x in batches(iter(range(23)), 7, shuffle=False, part=(rank, 2))] for rank in range(2)]
+    assert [a + b for a, b in zip(*stream, strict=True)] == [list(range(i, min(i + 7, 23))) for i in range(0, 23, 7)]
+    resumed = batches(rows, 7, seed=3, part=(1, 2))
+    for _ in resumed:
+        break
+    state = resumed.state_dict()
+    other = batches(rows, 7, seed=3, part=(0, 2))
+    other.load_state_dict(state)
+    assert [x.tolist() for x in other] == parts[0][1:]
+
+
+@pytest.mark.parametrize("part", [(2, 2), (-1, 2), (0, 0)])
+def test_a_part_is_one_of_several(part: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match=r"part is \(rank, ranks\) of batches with an example for each rank"):
+        batches(np.arange(8), 4, part=part)
+
+
+def test_every_rank_has_an_example_of_every_batch() -> None:
+    with pytest.raises(DataError, match="the last batch has 1 examples for 3 ranks; take another size, or drop"):
+        batches(np.arange(9), 4, part=(0, 3))
+    assert len(batches(np.arange(9), 4, part=(0, 3), drop_last=True)) == 2
+    with pytest.raises(DataError, match="an example for each rank"):
+        batches(iter(range(9)), 2, shuffle=False, part=(0, 3))
+    with pytest.raises(DataError, match="the last batch has 1 examples for 3 ranks"):
+        list(batches(iter(range(9)), 4, shuffle=False, part=(0, 3)))

@@ -317,6 +317,8 @@ LISTS = {
     "backends/cuda/micrograd_cuda/rows.py": "kernels",
     "plugins/faulty/micrograd_faulty/plugin.py": "faults to plant",
     "plugins/models/micrograd_models/spellings.py": "how ONNX spells operations",
+    "plugins/mpi/micrograd_mpi/collectives.py": "reductions over ranks",
+    "plugins/mpi/micrograd_mpi/transport.py": "reductions of MPI",
     "plugins/rawbuffer/micrograd_rawbuffer/kernels.py": "kernels",
     "plugins/train/micrograd_train/drawing.py": "what an expression may call",
     "backends/cuda/micrograd_cuda/nests.py": "what the sources have functors of",

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from micrograd_mpi.checkpoints import load, save
     from micrograd_mpi.collectives import all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, shift
     from micrograd_mpi.errors import WorldError
+    from micrograd_mpi.job import World, world
     from micrograd_mpi.normalization import SyncBatchNorm, synchronized
     from micrograd_mpi.parallel import DataParallel, weighted
     from micrograd_mpi.sharded import Sharded
-    from micrograd_mpi.job import World, world
 
 HOMES = {
     "checkpoints": ("load", "save"),

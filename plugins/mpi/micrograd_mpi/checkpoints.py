@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from micrograd_core import checkpoints
+from micrograd_mpi.job import World, world
 from micrograd_mpi.parallel import DataParallel
 from micrograd_mpi.sharded import Sharded
-from micrograd_mpi.job import World, world
 
 
 class _Whole:

@@ -19,8 +19,8 @@ from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.record import ANY, CALL
 from micrograd_core.ops.tangents import linear
 from micrograd_core.support.context import is_traced
-from micrograd_mpi.transport import TYPES, Call, Started, begin
 from micrograd_mpi.job import World, world
+from micrograd_mpi.transport import TYPES, Call, Started, begin
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 
@@ -148,7 +148,9 @@ def _fewer(x: Any, *, reduction: str, group: World) -> tuple[int, ...]:
     return (x.shape[0] // group.size, *x.shape[1:])
 
 
-def _add(name: str, doc: str, compose: Callable[..., Any], shape: Callable[..., Any], gradient: Any, **facts: Any) -> Op:
+def _add(
+    name: str, doc: str, compose: Callable[..., Any], shape: Callable[..., Any], gradient: Any, **facts: Any
+) -> Op:
     op = Op(
         name, doc, operands=1, accepts=ANY, lowering=CALL, compose=compose, shape=shape, gradient=(gradient,),
         parameters=lambda x, /, **params: params, **{"tangent": linear, "batching": _beside, **facts},

@@ -44,9 +44,9 @@ def _examined() -> tuple[dict[str, Any] | None, str]:
         raise WorldError(f"mpi4py finds no MPI: {error}; pip install 'micrograd-mpi[mpich]' brings one") from error
     from micrograd_core import arange
     from micrograd_mpi.collectives import all_reduce
+    from micrograd_mpi.job import library, world
     from micrograd_mpi.nccl import Communicator
     from micrograd_mpi.transport import kinds_of_memory
-    from micrograd_mpi.job import library, world
 
     group = world()
     total = all_reduce(arange(4, dtype="float32") + group.rank, group=group).tolist()

@@ -51,7 +51,8 @@ class _State:
         self.comms = {kind: comm.Dup() for kind in KINDS}  # so that those of two kinds never meet
         self.window = MPI.Win.Allocate(8 * FIELDS, 8, comm=comm)
         self.window.Lock_all(MPI.MODE_NOCHECK)  # each rank writes its own numbers, and the others may read them
-        self.told = memoryview(self.window).cast("B").cast("q")
+        memory: Any = self.window
+        self.told = memoryview(memory).cast("B").cast("q")
         self.pending: dict[Any, Any] = {}  # what `begin_all_reduce` began
         self.nccl: Any = None
         for field in range(FIELDS):
@@ -111,7 +112,8 @@ class World:
     @property
     def state(self) -> _State:
         """What changes while the world is used: what its ranks tell each other, and what was begun."""
-        return self._comm.Get_attr(STATE)  # type: ignore[no-any-return]
+        found: Any = self._comm.Get_attr(STATE)
+        return found  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<world: rank {self.rank} of {self.size}>"
@@ -137,10 +139,14 @@ class World:
         lengths = memoryview(bytearray(8 * self.size)).cast("q")
         own_length = memoryview(bytearray(8)).cast("q")
         own_length[0] = len(own)
-        self.wait(self.start("gather", 8, lambda comm: comm.Iallgather([own_length, MPI.INT64_T], [lengths, MPI.INT64_T])))
+        self.wait(
+            self.start("gather", 8, lambda comm: comm.Iallgather([own_length, MPI.INT64_T], [lengths, MPI.INT64_T]))
+        )
         found = bytearray(sum(lengths))
         counts = list(lengths)
-        self.wait(self.start("gather", len(own), lambda comm: comm.Iallgatherv([own, MPI.BYTE], [found, counts, MPI.BYTE])))
+        self.wait(
+            self.start("gather", len(own), lambda comm: comm.Iallgatherv([own, MPI.BYTE], [found, counts, MPI.BYTE]))
+        )
         objects, start = [], 0
         for length in counts:
             objects.append(pickle.loads(found[start : start + length]))
@@ -218,9 +224,7 @@ class World:
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def start(
-        self, kind: str, size: int, begin: Callable[[Any], Any], held: Any = None, detail: str = ""
-    ) -> Pending:
+    def start(self, kind: str, size: int, begin: Callable[[Any], Any], held: Any = None, detail: str = "") -> Pending:
         """Begin a collective: `begin` gets the communicator, and returns MPI's request.
 
         Raises
@@ -274,8 +278,8 @@ class World:
 
     def _failed(self, kind: str, size: int, error: Exception) -> WorldError:
         return WorldError(
-            f"{kind} of {size:,} bytes failed on rank {self.rank} of {self.size}: {error}. All ranks must give arrays of "
-            "the same shape and dtype, in the same order of calls"
+            f"{kind} of {size:,} bytes failed on rank {self.rank} of {self.size}: {error}. All ranks must give "
+            "arrays of the same shape and dtype, in the same order of calls"
         )
 
     def _look(self, pending: Pending, waited: float) -> None:

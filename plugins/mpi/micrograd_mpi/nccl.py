@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from micrograd_mpi.transport import Call
     from micrograd_mpi.job import World
+    from micrograd_mpi.transport import Call
 
 TYPES = {
     "int8": "INT8", "uint8": "UINT8", "int32": "INT32", "uint32": "UINT32", "int64": "INT64", "uint64": "UINT64",

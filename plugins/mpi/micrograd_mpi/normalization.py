@@ -15,7 +15,7 @@ KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class SyncBatchNorm(nn.Module):
-    """What `synchronized` makes of batch normalisations: in training, mean and variance are those of all ranks' examples.
+    """What `synchronized` makes of batch normalisations: in training they go by the examples of all ranks.
 
     Attributes
     ----------
@@ -55,7 +55,9 @@ class SyncBatchNorm(nn.Module):
         axes = (0, *range(2, x.ndim))
         across = (1, -1, *(1,) * (x.ndim - 2))
         wide = x.astype("float32") if x.dtype.bits < 32 else x
-        count = all_reduce(asarray(float(math.prod(x.shape[i] for i in axes)), dtype=wide.dtype, device=x.device), group=self.group)
+        count = all_reduce(
+            asarray(float(math.prod(x.shape[i] for i in axes)), dtype=wide.dtype, device=x.device), group=self.group
+        )
         mean = all_reduce(wide.sum(axis=axes), group=self.group) / count
         centred = wide - mean.reshape(across)
         var = all_reduce((centred * centred).sum(axis=axes), group=self.group) / count
@@ -85,7 +87,7 @@ class SyncBatchNorm(nn.Module):
 
 
 @cache
-def _kind(kind: type[nn.Module], group: World) -> type[nn.Module]:
+def _kind(kind: Any, group: World) -> Any:
     """A class of batch normalisations that go by all ranks of a group."""
     return type(f"Sync{kind.__name__}", (SyncBatchNorm, kind), {"group": group})
 
@@ -113,6 +115,7 @@ def synchronized(model: nn.Module, group: World | None = None) -> nn.Module:
     """
     group = world() if group is None else group
     for _, module in model.named_modules():
-        if type(module) in KINDS:
-            module.__class__ = _kind(type(module), group)
+        kind: Any = type(module)
+        if kind in KINDS:
+            module.__class__ = _kind(kind, group)
     return model

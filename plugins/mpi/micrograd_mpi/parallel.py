@@ -26,9 +26,9 @@ from micrograd_core.ops import TABLE, Op
 from micrograd_core.ops.record import CALL, INEXACT, NEST
 from micrograd_core.support.context import is_traced
 from micrograd_mpi.collectives import added_up, all_reduce, broadcast, by_rank, finish
-from micrograd_mpi.transport import Call, begin
 from micrograd_mpi.errors import WorldError
 from micrograd_mpi.job import World, world
+from micrograd_mpi.transport import Call, begin
 
 MIB = 1 << 20
 
@@ -126,7 +126,7 @@ class DataParallel:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within it, gradients of calls stay those of this rank, and add up in ``.grad``, until the next call outside."""
+        """Within it, gradients stay those of this rank, and add up in ``.grad``, until the next call outside."""
         before, self.synchronizes = self.synchronizes, False
         try:
             yield
@@ -160,7 +160,8 @@ def weighted(loss: Tensor, examples: int, group: World | None = None) -> Tensor:
     """
     group = world() if group is None else group
     examples_of_all = all_reduce(full((), examples, dtype=loss.dtype, device=loss.device), "mean", group)
-    return loss * (examples / examples_of_all)
+    made: Tensor = loss * (examples / examples_of_all)
+    return made
 
 
 def start_alike(model: Module, group: World) -> None:
@@ -235,7 +236,7 @@ class Reduction:
         self.results: list[Any] = []
 
     def _buckets(self) -> list[list[int]]:
-        """Which gradients are sent together: in the order in which they were ready at first, the last layer's before."""
+        """Which gradients are sent together, in the order in which they were ready at first."""
         ready = self.parallel.ready_order
         order = sorted(range(len(self.named)), key=lambda i: (ready.get(self.named[i][0], 0), -i))
         found, room = list[list[int]](), 0.0
@@ -313,21 +314,21 @@ class Reduction:
     def _recorded(self, k: Any, g: Any) -> list[Any]:
         """The means on tensors, to be differentiated again."""
         group = self.parallel.group
-        return [
-            None if x is None else k.all_reduce(x, reduction="mean", group=group) for x in g
-        ]
+        return [None if x is None else k.all_reduce(x, reduction="mean", group=group) for x in g]
 
     def _refuse_infinite(self, k: Any, bucket: Sequence[int]) -> None:
         """Say whose gradient it is, where a sum of finite numbers is not merely too large for its dtype."""
         own = [
             self.named[i][0] for i in bucket
-            if not _number(k, k.all(k.isfinite(self.given[i]), axis=tuple(range(len(self.given[i].shape))), keepdims=False))
+            if not _number(k, k.all(k.isfinite(_flat(k, [self.given[i]])), axis=(0,), keepdims=False))
         ]  # fmt: skip
-        wrong = [f"of {names[0]!r} on rank {rank}" for rank, names in enumerate(self.parallel.group.gather(own)) if names]
+        wrong = [
+            f"of {names[0]!r} on rank {rank}" for rank, names in enumerate(self.parallel.group.gather(own)) if names
+        ]
         if wrong:
             raise WorldError(
-                f"DataParallel: the gradient {' and '.join(wrong)} of {self.parallel.group.size} is not finite; look at "
-                "the data of that rank, lower the learning rate, or write check_finite=False"
+                f"DataParallel: the gradient {' and '.join(wrong)} of {self.parallel.group.size} is not finite; look "
+                "at the data of that rank, lower the learning rate, or write check_finite=False"
             )
 
 

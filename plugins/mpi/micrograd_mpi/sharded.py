@@ -14,8 +14,8 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.nn import Module
 from micrograd_core.optim import Optimizer
 from micrograd_mpi.collectives import all_gather, all_reduce, reduce_scatter
-from micrograd_mpi.parallel import DataParallel, start_alike
 from micrograd_mpi.job import World, world
+from micrograd_mpi.parallel import DataParallel, start_alike
 
 EPSILON = 1e-6
 """Beside a norm that is divided by, as in `optim.clip_grad_norm`."""
@@ -27,7 +27,7 @@ class Sharded:
     Parameters
     ----------
     model : DataParallel or Module
-        Whose gradients are those of this rank: a `DataParallel` no longer averages them in the sweep, since `step` does.
+        Whose gradients are those of this rank: a `DataParallel` leaves it to `step` to average them.
     make : function
         From a list of tensors to the optimiser of them, as ``lambda params: optim.AdamW(params, lr=1e-3)``. Its rule
         must treat each number by itself: one that takes norms of whole parameters is refused.
@@ -164,20 +164,25 @@ class _Part:
             start += p.size
 
     def own(self, tensors: Sequence[Tensor]) -> Tensor:
-        """This rank's part of tensors like the parameters."""
+        """Of tensors like the parameters, the part of this rank."""
         for x, p in zip(tensors, self.params, strict=True):
             if x.shape != p.shape:
-                raise ShapeError(f"Sharded: a tensor of shape {tuple(x.shape)} stands for a parameter of {tuple(p.shape)}")
+                raise ShapeError(
+                    f"Sharded: a tensor of shape {tuple(x.shape)} stands for a parameter of {tuple(p.shape)}"
+                )
         return self._filled([tensors[i].reshape(-1)[low:high] for i, low, high in self._ranges()], self.length)
 
     def _filled(self, pieces: Sequence[Tensor], length: int) -> Tensor:
         """One after the other, and zeros up to a length."""
         missing = length - sum(x.size for x in pieces)
         like = self.params[0] if not pieces else pieces[0]
-        return concat([*pieces, *([zeros((missing,), dtype=like.dtype, device=like.device)] if missing else [])])
+        made: Tensor = concat(
+            [*pieces, *([zeros((missing,), dtype=like.dtype, device=like.device)] if missing else [])]
+        )
+        return made
 
     def take(self) -> None:
-        """This rank's part of the mean gradient, and of the parameters as they are."""
+        """Get the part of this rank: of the mean gradient, and of the parameters as they are."""
         grads = [zeros(p.shape, dtype=p.dtype, device=p.device) if p.grad is None else p.grad for p in self.params]
         flat = self._filled([g.reshape(-1) for g in grads], self.length * self.group.size)
         self.gradient = reduce_scatter(flat, "mean", self.group)

@@ -231,7 +231,7 @@ def test_training_says_what_is_missing(tmp_path: Path) -> None:
     pytest.importorskip("micrograd_train")
     done = job(1, *TRAIN, "--world", "mpi", "--out", tmp_path / "out")
     assert done.returncode == 2
-    assert "there is one process only; start several, as with: mpiexec -n 4 micrograd train" in done.stderr
+    assert "there is one process only; start several: mpiexec -n 4 micrograd train" in done.stderr
     done = job(2, *TRAIN, "--world", "mpi", "--out", tmp_path / "out", "--lr", "0", limit=60)
     assert done.returncode == 2
     differing = program(

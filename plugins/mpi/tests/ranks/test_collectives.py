@@ -5,20 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import micrograd_core as mg
 import numpy as np
 import pytest
+from micrograd_mpi import World, WorldError, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, shift
+
+import micrograd_core as mg
 from micrograd_core.errors import ShapeError
-from micrograd_mpi import (
-    World,
-    WorldError,
-    all_gather,
-    all_reduce,
-    all_to_all,
-    broadcast,
-    reduce_scatter,
-    shift,
-)
 
 REDUCE = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
 

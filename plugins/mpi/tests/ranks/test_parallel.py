@@ -7,22 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import micrograd_core as mg
 import numpy as np
 import pytest
+from micrograd_mpi import DataParallel, Sharded, SyncBatchNorm, World, WorldError, load, save, synchronized, weighted
+
+import micrograd_core as mg
 from micrograd_core import nn, optim
 from micrograd_core.data import batches
-from micrograd_mpi import (
-    DataParallel,
-    Sharded,
-    SyncBatchNorm,
-    World,
-    WorldError,
-    load,
-    save,
-    synchronized,
-    weighted,
-)
 
 ROWS = 24
 RNG = np.random.default_rng(0)
@@ -374,7 +365,7 @@ def test_parts_of_batches_are_those_of_one_process(job: World) -> None:
     whole = [y.tolist() for _, y in batches((X, np.arange(ROWS)), 7, seed=3, drop_last=True)]
     own = [y.tolist() for _, y in batches((X, np.arange(ROWS)), 7, seed=3, drop_last=True, part=(job.rank, job.size))]
     everyone = job.gather(own)
-    assert [sum(parts, []) for parts in zip(*everyone, strict=True)] == whole
+    assert [[row for part in parts for row in part] for parts in zip(*everyone, strict=True)] == whole
     assert all(max(map(len, parts)) - min(map(len, parts)) <= 1 for parts in zip(*everyone, strict=True))
 
 

@@ -74,7 +74,11 @@ def add_train(commands: common.Commands) -> None:
     add("--seed", type=int, default=0, metavar="N", help="of the split, the initial weights and the batches")
     add("--out", metavar="FOLDER", help="for the network, the report and the figures (default: runs/NAME)")
     add("--resume", action="store_true", help="go on where the same training stopped")
-    add("--world", choices=("mpi",), help="train with all processes that mpiexec has started, each on its part of a batch")
+    add(
+        "--world",
+        choices=("mpi",),
+        help="train with all processes that mpiexec has started, each on its part of a batch",
+    )
     add("--log", metavar="FILE", help="write the figures of each epoch as a line of JSON")
     add("--tensorboard", metavar="FOLDER", help="write them for TensorBoard too")
     own.add_config(parser)
@@ -107,7 +111,7 @@ def _train(options: argparse.Namespace) -> int:
             given = [*options.given, *(["--resume"] if not options.resume else [])]
             raise KeyboardInterrupt(f"{interrupt.args[0]}; go on with: micrograd {shlex.join(given)}") from None
         raise
-    if metrics is None:
+    if not metrics:
         return 0
     for note in metrics.pop("notes"):
         common.say(f"micrograd: {note}", sys.stderr)
@@ -124,7 +128,7 @@ def _world() -> Any:
     found = world()
     if found.size == 1:
         raise NotSensible(
-            "--world mpi: there is one process only; start several, as with: mpiexec -n 4 micrograd train … --world mpi "
+            "--world mpi: there is one process only; start several: mpiexec -n 4 micrograd train … --world mpi "
             "(where mpiexec is missing, pip install 'micrograd-mpi[mpich]' brings it)"
         )
     return found

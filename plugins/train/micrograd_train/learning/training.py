@@ -23,7 +23,7 @@ CHECKPOINT = "checkpoint.safetensors"
 """What a training that was stopped goes on from."""
 
 
-def train(settings: Settings, resume: bool = False, group: Any = None) -> dict[str, Any] | None:
+def train(settings: Settings, resume: bool = False, group: Any = None) -> dict[str, Any]:
     """Train a network, and write what came of it to a folder.
 
     All files take the place of a former run's together, when the training is done; until then, and if anything fails,
@@ -39,9 +39,9 @@ def train(settings: Settings, resume: bool = False, group: Any = None) -> dict[s
 
     Returns
     -------
-    dict or None
+    dict
         What ``metrics.json`` has; and ``out``, the folder, and ``notes``, what was noticed in the data. On other ranks
-        than the first ``None``.
+        than the first it is empty.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def train(settings: Settings, resume: bool = False, group: Any = None) -> dict[s
                 told.resume(loop.history, loop.batches.position)
             loop.run(told, path)
         if not first:
-            return None
+            return {}
         results = judge(settings, given, model, loop, device)
     results.metrics.update(seconds=round(sum(row["seconds"] for row in loop.history), 3), threads=count or "all")
     write(results, folder)
