@@ -34,13 +34,14 @@ RESULTS = Path(__file__).parent / "results"
 MIB = 1 << 20
 
 
+MEASURED = RESULTS / "2026-11-26-gpu-networks.json"
 GPT = 50304 * 768 + 1024 * 768 + 12 * (12 * 768**2 + 13 * 768) + 2 * 768
 """Parameters of a GPT-2 of 124 million."""
 STEPS: dict[str, tuple[str, int, int]] = {
     "GPT-2 124M, 8 × 1024, float32": ("step of a GPT (8, 1024, 768, 12, 50304), Adam, float32", GPT, 4),
     "the same, bfloat16": ("step of a GPT (8, 1024, 768, 12, 50304), Adam, bfloat16", GPT, 2),
 }
-"""Steps that were measured on one H200: the case, its parameters, and the bytes of each gradient as it is sent."""
+"""Of `MEASURED`, on one H200: the case, its parameters, and the bytes of each gradient as it is sent."""
 
 
 class Network(NamedTuple):
@@ -131,6 +132,30 @@ def checked(figures: dict[str, Any]) -> list[tuple[str, float, float]]:
     return found
 
 
+def check_table(figures: dict[str, Any]) -> str:
+    """What the model says of two ranks, beside what was measured, as Markdown."""
+    lines = ["| step of two ranks | the model, ms | measured, ms | ratio |", "|---|---:|---:|---:|"]
+    for name, said, measured in checked(figures):
+        lines.append(f"| {name} | {1e3 * said:.2f} | {1e3 * measured:.2f} | {said / measured:.2f} |")
+    return "\n".join(lines)
+
+
+def prediction_table() -> str:
+    """What the model says of many GPUs, as Markdown."""
+    gpu = json.loads(MEASURED.read_text(encoding="utf-8"))
+    lines = ["| GPUs | " + " | ".join(STEPS) + " |", "|---:|" + "---|" * len(STEPS)]
+    for ranks in (1, 8, 64, 1024):
+        cells = []
+        for case, parameters, width in STEPS.values():
+            alone = gpu["cases"][case]["seconds"]["micrograd-jit"]
+            step = Step(alone, alone * 2 / 3, parameters * width)
+            seconds = alone + exposed(step, ranks, Network()) if ranks > 1 else alone
+            drawn = simulated(step, ranks, Network()) if ranks > 1 else alone
+            cells.append(f"{1e3 * seconds:.1f} ms, {alone / seconds:.0%}; with stragglers {alone / drawn:.0%}")
+        lines.append(f"| {ranks:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print what the model says of two ranks beside what was measured, and what it says of many GPUs."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -139,22 +164,7 @@ def main() -> None:
         "figures", nargs="?", type=Path, default=newest, help="of benchmarks.scale (default: the newest)"
     )
     options = parser.parse_args()
-    figures = json.loads(options.figures.read_text())
-    print("| step of two ranks | the model, ms | measured, ms | ratio |\n|---|---:|---:|---:|")
-    for name, said, measured in checked(figures):
-        print(f"| {name} | {1e3 * said:.2f} | {1e3 * measured:.2f} | {said / measured:.2f} |")
-    gpu = json.loads((RESULTS / "2026-11-26-gpu-networks.json").read_text())
-    print("\n| GPUs | " + " | ".join(f"{name}: ms, of one GPU's rate, with stragglers" for name in STEPS) + " |")
-    print("|---:|" + "---:|" * len(STEPS))
-    for ranks in (1, 8, 64, 1024):
-        cells = []
-        for case, parameters, width in STEPS.values():
-            alone = gpu["cases"][case]["seconds"]["micrograd-jit"]
-            step = Step(alone, alone * 2 / 3, parameters * width)
-            seconds = alone + (exposed(step, ranks, Network()) if ranks > 1 else 0.0)
-            drawn = simulated(step, ranks, Network()) if ranks > 1 else alone
-            cells.append(f"{1e3 * seconds:.1f}, {alone / seconds:.0%}, {alone / drawn:.0%}")
-        print(f"| {ranks:,} | {' | '.join(cells)} |")
+    print(check_table(json.loads(options.figures.read_text(encoding="utf-8"))), prediction_table(), sep="\n\n")
 
 
 if __name__ == "__main__":
