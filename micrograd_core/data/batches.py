@@ -101,9 +101,8 @@ class Batches:
         found, size = self._source, self._size
         if size is not None and size < 1:
             raise DataError(f"a batch has 1 example or more; got size={size}")
-        rank, ranks = self._part
-        if not 0 <= rank < ranks or (ranks > 1 and isinstance(found, Streamed) and (size is None or size < ranks)):
-            raise DataError(f"part is (rank, ranks) of batches with an example for each rank; got {self._part}, {size}")
+        if not 0 <= self._part[0] < self._part[1] or (self._part[1] > 1 and size is None):
+            raise DataError(f"part is (rank, ranks), of batches that are made here; got {self._part}, size={size}")
         if self._prefetch < 0:
             raise DataError(f"prefetch is how many batches lie ready, 0 or more; got {self._prefetch}")
         buffer = not isinstance(self._shuffle, bool)
@@ -130,8 +129,7 @@ class Batches:
             raise DataError(f"a {kind} is shuffled whole: write shuffle=True; a buffer is for what has no places")
         if not found.length:
             raise DataError(f"there are no examples in this {kind}")
-        last = found.length if size > found.length else size if self._drop_last else found.length % size or size
-        self._own(range(min(size, last)))
+        self._own(range(min(size, found.length) if self._drop_last else found.length % size or size))
         if self._drop_last and size > found.length:
             raise DataError(
                 f"no batch of {size:,} can be made of {found.length:,} examples, and drop_last leaves out smaller "
@@ -301,8 +299,7 @@ class Batches:
         """The part of a batch that is this rank's."""
         rank, ranks = self._part
         if len(examples) < ranks:
-            short = f"the last batch has {len(examples)} examples for {ranks} ranks"
-            raise DataError(f"{short}; take another size, or drop_last=True")
+            raise DataError(f"a batch has {len(examples)} examples for {ranks} ranks; take another size, or drop_last")
         return examples[len(examples) * rank // ranks : len(examples) * (rank + 1) // ranks]
 
     def _order(self, epoch: int, length: int) -> Rows:

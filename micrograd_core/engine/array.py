@@ -12,6 +12,7 @@ The base's own origin leads further where nobody holds the base any more. The op
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from weakref import ref
 
@@ -20,6 +21,7 @@ from micrograd_core.engine.graph import Leaf, Version
 from micrograd_core.engine.modes import records_at
 from micrograd_core.errors import GraphError
 from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.context import during, stand_ins
 from micrograd_core.support.ownership import has_gil
 
 DEEPEST = 32  # so many origins are kept behind each other
@@ -191,3 +193,33 @@ def refuse_leaf(x: BaseTensor) -> None:
             "this tensor is a leaf that records gradients: writing into it would lose what its gradient refers to; "
             "use `with no_grad():` to change its numbers, or write into x.copy(), or make a new tensor (x = x + 1)"
         )
+
+
+# ── tensors in the place of others ───────────────────────────────────────────────────────────────────────────
+
+HELD = ("_handle", "_kernels", "dtype", "_record", "_storage", "_origin")
+"""What a tensor is made of, beside its gradient."""
+UNSET = object()
+
+
+def call_with(tensors: Sequence[Any], others: Sequence[Any], f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function while tensors are what others are; afterwards they are as before, also after an error.
+
+    What computes the function once more, as `checkpoint` does, finds in `stand_ins` which were in whose place.
+    """
+    before, new = ([[getattr(x, name, UNSET) for name in HELD] for x in each] for each in (tensors, others))
+    with during(stand_ins, (*stand_ins.get(), *zip(tensors, others, strict=True))):
+        try:
+            _become(tensors, new)
+            return f(*args, **kwargs)
+        finally:
+            _become(tensors, before)
+
+
+def _become(tensors: Sequence[Any], held: Sequence[list[Any]]) -> None:
+    for x, values in zip(tensors, held, strict=True):
+        for name, value in zip(HELD, values, strict=True):
+            if value is not UNSET:
+                object.__setattr__(x, name, value)
+            elif hasattr(x, name):
+                object.__delattr__(x, name)

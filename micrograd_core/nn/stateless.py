@@ -7,13 +7,10 @@ from typing import Any
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
+from micrograd_core.engine.array import call_with
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import publish
 from micrograd_core.nn.module import Module
-
-HELD = ("_handle", "_kernels", "dtype", "_record", "_storage", "_origin")
-"""What a tensor is made of, beside its gradient."""
-UNSET = object()
 
 
 def functional_call(
@@ -71,31 +68,14 @@ def functional_call(
                 "give one of them"
             )
     owners = [(vars(module), vars(module).copy()) for _, module in model.named_modules()]
-    kept = [(p, _held(p)) for p, _, _ in wanted.values()]
-    new = [_held(x) for _, x, _ in wanted.values()]
+    tensors, others = [p for p, _, _ in wanted.values()], [x for _, x, _ in wanted.values()]
     try:
-        for (p, _), values in zip(kept, new, strict=True):
-            _become(p, values)
-        return model(*args, **kwargs)
+        return call_with(tensors, others, model, *args, **kwargs)
     finally:
-        for p, values in kept:
-            _become(p, values)
         for attributes, before_call in owners:  # a buffer that the call replaced is one of the given ones
             for name, value in before_call.items():
                 if id(value) in wanted:
                     attributes[name] = value
-
-
-def _held(x: Tensor) -> list[Any]:
-    return [getattr(x, name, UNSET) for name in HELD]
-
-
-def _become(x: Tensor, values: list[Any]) -> None:
-    for name, value in zip(HELD, values, strict=True):
-        if value is not UNSET:
-            object.__setattr__(x, name, value)
-        elif hasattr(x, name):
-            object.__delattr__(x, name)
 
 
 def stack_modules(models: Iterable[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

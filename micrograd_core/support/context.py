@@ -142,6 +142,9 @@ def is_traced() -> bool:
     return programs.get() is not None
 
 
+stand_ins: ContextVar[tuple[tuple[Any, Any], ...]] = ContextVar("micrograd_stand_ins", default=())
+"""Pairs of tensors: the first is what the second was, for the time of a call. See `engine.array`."""
+
 levels: ContextVar[tuple[Any, ...]] = ContextVar("micrograd_vmap_levels", default=())
 """The calls of `vmap` that this context is inside of, outermost first: `transforms.vmap.Level`."""
 

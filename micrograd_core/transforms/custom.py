@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from micrograd_core import random
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.engine.array import storage, unrecorded, wrap
+from micrograd_core.engine.array import call_with, storage, unrecorded, wrap
 from micrograd_core.engine.graph import Leaf, Version, is_node, new_record, parents_of
 from micrograd_core.engine.hooks import HOOKED, conjugate, shown
 from micrograd_core.engine.modes import recording, records_at
@@ -21,7 +21,7 @@ from micrograd_core.ops import Op
 from micrograd_core.ops.record import Table
 from micrograd_core.ops.shared import by_position
 from micrograd_core.support import pytrees
-from micrograd_core.support.context import computing_again, depth, levels
+from micrograd_core.support.context import computing_again, depth, during, levels, stand_ins
 from micrograd_core.transforms.linearized import IDENTITY, Linearized, as_tensor, fitting, variable, zero_leaf
 from micrograd_core.transforms.vmap import batch_of, beneath, inside, joining, lifted, of_batch, reentered, settled
 
@@ -317,6 +317,10 @@ def checkpoint(f: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     """
     if not records_at(depth()):
         return f(*args, **kwargs)
+    if pairs := stand_ins.get():  # what stands in the place of others is an argument, too
+        replaced, given = zip(*pairs, strict=True)
+        with during(stand_ins, ()):
+            return checkpoint(partial(call_with, replaced), given, f, *args, **kwargs)
     leaves, rebuild = pytrees.flatten((args, kwargs))
     places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.requires_grad]
     inputs = [lifted(leaves[i]) for i in places]

@@ -673,15 +673,17 @@ def test_parts_of_batches_are_the_batches_of_one() -> None:
 
 @pytest.mark.parametrize("part", [(2, 2), (-1, 2), (0, 0)])
 def test_a_part_is_one_of_several(part: tuple[int, int]) -> None:
-    with pytest.raises(DataError, match=r"part is \(rank, ranks\) of batches with an example for each rank"):
+    with pytest.raises(DataError, match=r"part is \(rank, ranks\), of batches that are made here"):
         batches(np.arange(8), 4, part=part)
 
 
 def test_every_rank_has_an_example_of_every_batch() -> None:
-    with pytest.raises(DataError, match="the last batch has 1 examples for 3 ranks; take another size, or drop"):
+    with pytest.raises(DataError, match="a batch has 1 examples for 3 ranks; take another size, or drop"):
         batches(np.arange(9), 4, part=(0, 3))
     assert len(batches(np.arange(9), 4, part=(0, 3), drop_last=True)) == 2
-    with pytest.raises(DataError, match="an example for each rank"):
-        batches(iter(range(9)), 2, shuffle=False, part=(0, 3))
-    with pytest.raises(DataError, match="the last batch has 1 examples for 3 ranks"):
+    with pytest.raises(
+        DataError, match=r"part is \(rank, ranks\), of batches that are made here; got \(0, 2\), size=None"
+    ):
+        batches(iter([[1, 2], [3, 4]]), None, shuffle=False, part=(0, 2))
+    with pytest.raises(DataError, match="a batch has 1 examples for 3 ranks"):
         list(batches(iter(range(9)), 4, shuffle=False, part=(0, 3)))

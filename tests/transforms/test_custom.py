@@ -6,11 +6,13 @@ import gc
 import sys
 import threading
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
+import micrograd_core as mg
 from micrograd_core import (
     Device,
     Tensor,
@@ -346,6 +348,50 @@ def test_checkpoints_inside_and_around_gradients() -> None:
             np.testing.assert_allclose(
                 jacobian(grad(f))(point).detach().numpy(), jacobian(grad(expected))(point).detach().numpy()
             )
+
+
+class Checkpointed(mg.nn.Module):
+    """A layer whose inner part is computed once more, in one checkpoint or in two within each other."""
+
+    def __init__(self, deep: int) -> None:
+        self.a, self.b, self.deep = mg.nn.Linear(3, 4, dtype="float64"), mg.nn.Linear(4, 2, dtype="float64"), deep
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = lambda x: (self.a(x)).tanh()  # noqa: E731
+        for _ in range(self.deep):
+            inner = partial(checkpoint, inner)  # type: ignore[assignment]
+        return self.b(inner(x))
+
+
+@pytest.mark.parametrize("deep", [1, 2])
+@pytest.mark.parametrize("way", ["backward", "jit", "grad", "second", "vmap", "within"])
+def test_a_checkpoint_in_a_functional_call_leads_to_the_tensors_that_were_given(deep: int, way: str) -> None:
+    mg.random.manual_seed(0)
+    model, x = Checkpointed(deep), mg.asarray([[0.3, -1.0, 2.0], [1.0, 0.5, -0.5]])
+    given = {name: p.detach() * 0.5 for name, p in model.named_parameters()}
+
+    def loss(given: dict[str, Tensor]) -> Tensor:
+        outer = partial(mg.nn.functional_call, model, given)
+        return ((checkpoint(outer, x) if way == "within" else outer(x)) ** 2).sum()
+
+    def found() -> dict[str, Tensor]:
+        if way == "vmap":
+            many = {name: mg.stack([p, 2 * p]) for name, p in given.items()}
+            return {name: g[0] for name, g in mg.vmap(mg.grad(loss))(many).items()}
+        if way in ("grad", "within"):
+            return mg.grad(loss)(given)
+        if way == "second":
+            return mg.grad(lambda given: sum((g**2).sum() for g in mg.grad(loss)(given).values()))(given)
+        leaves = {name: Tensor(p) for name, p in given.items()}
+        (mg.jit(loss) if way == "jit" else loss)(leaves).backward()
+        return {name: p.grad for name, p in leaves.items()}  # type: ignore[misc]
+
+    once_more = found()
+    model.deep = 0
+    for name, g in found().items():
+        assert mg.abs(g).sum().item() > 0
+        assert mg.abs(g - once_more[name]).max().item() < 1e-12
+    assert all(p.grad is None for p in model.parameters())
 
 
 def test_checkpoints_hold_less_memory() -> None:

@@ -232,6 +232,33 @@ def test_gradients_of_gradients_are_means_too(job: World) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+class Checkpointed(nn.Module):
+    """A network whose inner layers are computed once more in the backward."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def forward(self, x: mg.Tensor) -> mg.Tensor:
+        return mg.checkpoint(self.inner, x)
+
+
+@pytest.mark.parametrize("where", ["inside", "around"])
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
+def test_checkpoints_inside_and_around(job: World, where: str, jit: bool) -> None:
+    reference = network()
+    error(reference, mg.asarray(X), mg.asarray(Y)).backward()
+    model = DataParallel(Checkpointed(network()) if where == "inside" else network(), job)
+
+    def turn(x: mg.Tensor, y: mg.Tensor) -> list[Any]:
+        out = mg.checkpoint(model, x) if where == "around" else model(x)
+        ((out - y) ** 2).mean().backward()
+        return [p.grad for p in model.parameters()]
+
+    found = (mg.jit(turn) if jit else turn)(part(job, X), part(job, Y))
+    for g, p in zip(found, reference.parameters(), strict=True):
+        np.testing.assert_allclose(g.numpy(), p.grad.numpy(), rtol=1e-12, atol=1e-14)
+
+
 def test_autocast_and_evaluation(job: World) -> None:
     model = DataParallel(network("float32"), job)
     x = part(job, X).astype("float32")
