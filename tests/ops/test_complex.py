@@ -73,6 +73,7 @@ def leaves(sample: Sample) -> list[Any]:
     return [Tensor(x, requires_grad=x.dtype.kind == "c") if isinstance(x, np.ndarray) else x for x in arrays(sample)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "sample"), SAMPLES)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning", "ignore:Mean of empty", "ignore:invalid value")
 def test_values_equal_numpys(op: Op, sample: Sample) -> None:
@@ -85,6 +86,7 @@ def test_values_equal_numpys(op: Op, sample: Sample) -> None:
     np.testing.assert_allclose(result.detach().numpy(), expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
 @pytest.mark.parametrize(("op", "sample"), RECORDED)
 def test_gradients_equal_finite_differences(op: Op, sample: Sample, check: Any) -> None:

@@ -28,6 +28,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(("op", "sample"), SAMPLES)
 @pytest.mark.filterwarnings("ignore:Mean of empty", "ignore:invalid value", "ignore:Degrees of freedom")

@@ -74,6 +74,7 @@ def tensors(sample: Sample, dtype: str, device: Device, requires_grad: bool = Fa
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("op", "sample"), CASES)
 @pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value", "ignore:Degrees of freedom")
@@ -98,6 +99,7 @@ def test_value_shape_and_dtype(op: Op, sample: Sample, dtype: str, device: Devic
     assert params == sample.params
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "sample"), CASES)
 def test_inputs_are_unchanged(op: Op, sample: Sample, device: Device) -> None:
     if refused(op, sample, device):
@@ -109,6 +111,7 @@ def test_inputs_are_unchanged(op: Op, sample: Sample, device: Device) -> None:
             np.testing.assert_array_equal(operand.numpy(), original)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
 def test_first_gradient(op: Op, sample: Sample, device: Device) -> None:
     def f(*xs: Any) -> Tensor:
@@ -118,6 +121,7 @@ def test_first_gradient(op: Op, sample: Sample, device: Device) -> None:
         assert gradcheck(f, tensors(sample, "float64", device, requires_grad=True))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
 def test_second_gradient(op: Op, sample: Sample, device: Device) -> None:
     def f(*xs: Any) -> Tensor:
@@ -127,6 +131,7 @@ def test_second_gradient(op: Op, sample: Sample, device: Device) -> None:
         assert gradgradcheck(f, tensors(sample, "float64", device, requires_grad=True))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
 def test_gradient_has_the_operands_dtype_and_own_memory(op: Op, sample: Sample, device: Device) -> None:
     if refused(op, sample, device):

@@ -73,6 +73,7 @@ def inner(x: Any, y: Any) -> float:
     return float(np.sum(np.real(np.conj(x) * y)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("is_complex", [False, True], ids=["real", "complex"])
 @pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero", "ignore:Degrees of freedom")
@@ -102,6 +103,7 @@ def test_tangents_agree_with_gradients(op: Op, sample: Sample, is_complex: bool)
         )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "sample"), DIFFERENTIABLE)
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero", "ignore:Degrees of freedom")
 def test_jacobians_forward_and_backward_are_equal(op: Op, sample: Sample) -> None:

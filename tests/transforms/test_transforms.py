@@ -287,6 +287,7 @@ def flat(result: Any) -> list[Tensor]:
     return [result] if isinstance(result, Tensor) else list(result)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "sample"), BATCHABLE)
 @pytest.mark.filterwarnings("ignore:invalid value", "ignore:Degrees of freedom", "ignore:divide by zero")
 @pytest.mark.filterwarnings("ignore:vmap. there is no batching rule for 'argwhere'")
