@@ -35,10 +35,7 @@ CALLS, WAITS, KIND, BYTES, ENDED, FIELDS = 0, 1, 2, 3, 4, 5
 """What a rank tells the others: collectives called, whether it waits in the last, which that is, its bytes, its end."""
 KINDS = (
     "nothing", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift", "barrier", "gather",
-    "split",
 )  # fmt: skip
-
-
 NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 STATE = MPI.Comm.Create_keyval()
 """Under which a communicator keeps what changes while it is used: `jit` looks at the attributes of Python's objects."""
@@ -97,7 +94,7 @@ class World:
         given = MPI.COMM_WORLD if comm is None else comm
         if comm is None:
             _refuse_foreign(given.size)
-        self.timeout = float(os.environ.get("MICROGRAD_MPI_TIMEOUT", TIMEOUT)) if timeout is None else float(timeout)
+        self.timeout = _timeout() if timeout is None else float(timeout)
         self.checks = os.environ.get("MICROGRAD_MPI_CHECK", "") == "1" if checks is None else bool(checks)
         self._comm = given.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
@@ -341,6 +338,14 @@ def _refuse_in_trace(name: str) -> None:
             f"{name}: a function under jit is being traced, and its program would not have this call; call it outside "
             "of that function. all_reduce(x) and the other operations on tensors are part of programs"
         )
+
+
+def _timeout() -> float:
+    told = os.environ.get("MICROGRAD_MPI_TIMEOUT", str(TIMEOUT))
+    try:
+        return float(told)
+    except ValueError:
+        raise WorldError(f"MICROGRAD_MPI_TIMEOUT is a number of seconds; got {told!r}") from None
 
 
 def _refuse_foreign(size: int) -> None:

@@ -226,6 +226,12 @@ def test_ranks_agree_or_all_of_them_say_who_does_not(job: World) -> None:
     job.all_finite(1.0, "the loss")
 
 
+def test_a_timeout_is_seconds(job: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MICROGRAD_MPI_TIMEOUT", "soon")
+    with pytest.raises(WorldError, match="MICROGRAD_MPI_TIMEOUT is a number of seconds; got 'soon'"):
+        World()
+
+
 def test_an_error_on_the_first_rank_is_raised_on_all(job: World) -> None:
     assert job.on_first(lambda: job.rank) == 0
 
