@@ -20,7 +20,7 @@ from micrograd_core.support.powers import POWERS
 from micrograd_cpu import eager, random
 from micrograd_cpu.casts import astype, checked
 from micrograd_cpu.convolution import CONVOLUTIONS
-from micrograd_cpu.half import Half, as_half, once, rounding_once
+from micrograd_cpu.half import Half, as_half, rounding_once
 from micrograd_cpu.networks import NETWORKS, named
 from micrograd_cpu.patches import PATCHES
 from micrograd_cpu.pooling import POOLINGS
@@ -103,8 +103,6 @@ _large_mean: Final = eager.reduction("mean")
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     """One sum, one division."""
-    if x.__class__ is Half:
-        return once(mean, x, axis=axis, keepdims=keepdims)
     if x.size >= eager.SMALL and (found := _large_mean(x, axis=axis, keepdims=keepdims)) is not NotImplemented:
         return found
     total: Any = np.add.reduce(x, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
@@ -331,6 +329,7 @@ def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 _AT_ONCE: Final = {
     **NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS,
+    "mean": mean,
     "add_along_axis": add_along_axis,
     "index_add": index_update("index_add", np.add),
     "index_max": index_update("index_max", np.maximum),
@@ -374,7 +373,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "imag": lambda x: x.imag.copy(),
     **named(
         argsort, astype, broadcast_to, floor_divide, full, getitem, getitem_gradient,
-        index_set, last_position, linear, linear_index, matmul, mean, relu, relu_gradient, scalars,
+        index_set, last_position, linear, linear_index, matmul, relu, relu_gradient, scalars,
         scatter, sort, spread, take, take_along_axis,
     ),
     **{name: rounding_once(kernel) for name, kernel in _AT_ONCE.items()},

@@ -69,8 +69,8 @@ class CPUBackend(ArrayAPIBackend):
         owner = x
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        start = _address(x) - _address(owner) if owner is not x else 0
-        return Layout(x.shape, tuple(stride // x.itemsize for stride in x.strides), start // x.itemsize)
+        start, first = (each.__array_interface__["data"][0] for each in (x, owner)) if owner is not x else (0, 0)
+        return Layout(x.shape, tuple(stride // x.itemsize for stride in x.strides), (start - first) // x.itemsize)
 
     def shares_memory(self, x: Any, y: Any) -> bool:
         """Whether some element of one lies in the memory of the other."""
@@ -88,8 +88,3 @@ class CPUBackend(ArrayAPIBackend):
             return False
         x[key] = values
         return True
-
-
-def _address(x: Any) -> int:
-    address: int = x.__array_interface__["data"][0]
-    return address
