@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -365,7 +364,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "cumulative_prod": scan(np.multiply, 1),
     "reshape": lambda x, *, shape: x.reshape(shape),
     "permute_dims": lambda x, *, axes: x.transpose(axes),
-    "fused": cache(lambda compose: eager.compiled(compose, eager.declines)),  # see `micrograd_core.optim.base.at_once`
+    "fused": eager.fused,
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
     "copy": lambda x: np.array(x, order="C", subok=True),
     "square_gradient": lambda g, x: np.multiply(g, x + x) if hasattr(x, "dtype") else np.multiply(g + g, x),
