@@ -25,6 +25,8 @@ from micrograd_core.support.warning import warn
 
 Parameters = Iterable[Tensor | Mapping[str, Any]]
 R = TypeVar("R")
+LARGE = 1 << 14
+"""Elements of an array from which on one pass over it is worth a call of compiled code."""
 
 
 class Optimizer:
@@ -588,6 +590,35 @@ def hyperparameters(kind: type[Optimizer]) -> list[str]:
     from inspect import signature
 
     return list(signature(kind.__init__).parameters)[2:]
+
+
+def at_once(k: Any, compose: Callable[..., Any], x: Sequence[Handle], numbers: Sequence[float], **params: Any) -> Any:
+    """Compute a composition: in one pass over memory, where arrays are large and the device has the kernel ``fused``.
+
+    Numbers are operands of it, as they may change at each call: nothing is compiled anew.
+
+    Parameters
+    ----------
+    k : Kernels
+        The kernels of the device.
+    compose : function
+        ``(k, *handles, *numbers, **params)`` → a handle or a tuple of them: a function of a module, by which compiled
+        code is kept.
+    x : sequence of Handle
+        The first one's size decides, and its dtype is that of the numbers.
+    numbers : sequence of float
+    **params
+        What the composition takes by keyword; other values are other code.
+
+    Returns
+    -------
+    Handle or tuple of Handle
+        What the composition returns.
+    """
+    fused = k.backend.kernel("fused") if math.prod(x[0].shape) >= LARGE else None
+    given = numbers if fused is None else [k.full(shape=(), fill_value=n, dtype=k.dtype(x[0])) for n in numbers]
+    found = NotImplemented if fused is None else fused(compose)(*x, *given, **params)
+    return compose(k, *x, *numbers, **params) if found is NotImplemented else found
 
 
 def averaged(k: Table, old: Any, new: Handle, decay: float) -> Handle:

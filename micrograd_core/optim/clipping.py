@@ -15,7 +15,8 @@ from micrograd_core.dtypes import float32, float64, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import DTypeError
-from micrograd_core.optim.base import Optimizer
+from micrograd_core.ops.record import Handle, Table
+from micrograd_core.optim.base import LARGE, Optimizer, at_once
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.context import programs
 
@@ -134,15 +135,22 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
 def _norms(gradients: list[Tensor], order: float) -> list[float]:
     """The norm of each gradient; of float32 from its sum of squares in float64, where none overflows or vanishes."""
     if order == 2 and all(g.dtype is float32 and "float64" in g._kernels.backend.dtypes for g in gradients):
-        return [math.sqrt(square) for square in _read([_square(g) for g in gradients])]
+        tables = dict.fromkeys(g._kernels for g in gradients)
+        squares = [x for k in tables for x in _squares(k, [g._handle for g in gradients if g._kernels is k])]
+        return [math.sqrt(x) for x in _read(squares)]
     return _read([_norm(g.detach(), order) for g in gradients if g.size])
 
 
-def _square(g: Tensor) -> Tensor:
-    """The product of a gradient, as a vector, with itself: one call of a BLAS."""
-    k = g._kernels
-    flat = k.astype(k.reshape(g._handle, shape=(int(g.size),)), dtype=float64)
-    return wrap(Tensor, k.matmul(flat, flat), k, float64, None)
+def _squares(k: Any, handles: list[Any]) -> list[Tensor]:
+    """Sums of squares: of each large gradient, and of the small ones as one vector."""
+    flat = [k.reshape(x, shape=(math.prod(x.shape),)) for x in handles]
+    small, vectors = ([x for x in flat if (x.shape[0] < LARGE) is which] for which in (True, False))
+    vectors += [k.concat(*small, axis=0)] if small else []
+    return [wrap(Tensor, at_once(k, _squared, (x,), ()), k, float64, None) for x in vectors]
+
+
+def _squared(k: Table, x: Handle) -> Handle:
+    return k.sum(k.square(k.astype(x, dtype=float64)), axis=None, keepdims=False)
 
 
 def _read(numbers: list[Tensor]) -> list[float]:
@@ -175,20 +183,17 @@ def _traced_clip(owners: list[Tensor], max_norm: float, order: float) -> Any:
         finite = (total < math.inf).astype(total.dtype)
         factor = max_norm / (total + EPSILON)
         factor = FUNCTIONS["where"](factor >= 1, 1.0, factor / finite)  # 0 / 0 of an infinite norm
-    for p in owners:
-        g = p.grad
-        assert g is not None
-        p._grad = wrap(Tensor, (g.detach() * factor.astype(g.dtype))._handle, g._kernels, g.dtype, None)
+    _replace(owners, lambda k, g: k.multiply(g, k.astype(factor._handle, dtype=k.dtype(g))))
     return total
 
 
 def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> None:
     """New numbers for all gradients, outside the graph."""
-    changes: list[Any] = []
-    for p in params:
-        g = p.grad
-        if g is not None:
-            changes.append((p, "_grad", wrap(Tensor, change(g._kernels, g._handle), g._kernels, g.dtype, None)))
+    changes: list[Any] = [
+        (p, "_grad", wrap(Tensor, change(g._kernels, g._handle), g._kernels, g.dtype, None))
+        for p in params
+        if (g := p.grad) is not None
+    ]
     assign_all(changes)
 
 

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from micrograd_core.ops.record import Handle, Table
-from micrograd_core.optim.base import Parameters, Rule, averaged, rule, setting
+from micrograd_core.ops.record import Handle, Operand, Table
+from micrograd_core.optim.base import Parameters, Rule, at_once, averaged, rule, setting
+
+
+def _straight(k: Table, p: Handle, g: Handle, back: Operand) -> Handle:
+    return k.add(p, k.multiply(g, back))
+
+
+def _along(k: Table, p: Handle, g: Handle, *others: Any, nesterov: bool) -> tuple[Handle, Handle]:
+    """The parameter and its velocity."""
+    velocity, back, momentum, *undamped = others
+    velocity = k.add(k.multiply(velocity, momentum), k.multiply(g, *undamped) if undamped else g)
+    return _straight(k, p, k.add(g, k.multiply(velocity, momentum)) if nesterov else velocity, back), velocity
 
 
 @rule
@@ -67,16 +78,15 @@ class SGD(Rule):
 
     def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """Heavy ball, or Nesterov's."""
-        if self.momentum:
-            velocity = state.get("velocity")
-            if velocity is None:
-                velocity = k.copy(g)  # the gradient belongs to the user
-            else:
-                new = k.multiply(g, 1 - self.dampening) if self.dampening else g
-                velocity = k.add(k.multiply(velocity, self.momentum), new)
-            state["velocity"] = velocity
-            g = k.add(g, k.multiply(velocity, self.momentum)) if self.nesterov else velocity
-        return k.add(p, k.multiply(g, -self.lr))
+        if not self.momentum:
+            return at_once(k, _straight, (p, g), (-self.lr,))  # type: ignore[no-any-return]
+        numbers: tuple[float, ...] = -self.lr, self.momentum
+        if "velocity" not in state:
+            state["velocity"] = k.full(shape=(), fill_value=0.0, dtype=k.dtype(g))
+        elif self.dampening:
+            numbers += (1 - self.dampening,)
+        p, state["velocity"] = at_once(k, _along, (p, g, state["velocity"]), numbers, nesterov=self.nesterov)
+        return p
 
     def settings_at(self, step: int) -> dict[str, Any]:
         """The settings under their own names."""

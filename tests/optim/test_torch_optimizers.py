@@ -15,6 +15,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Tensor, asarray, jit, nn, optim, vmap
 from micrograd_core.errors import GraphError, ShapeError, TraceError
+from micrograd_core.optim.base import LARGE
 from tests.interrupts import EXHAUSTIVE
 
 RULES: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -580,3 +581,97 @@ def test_half_precision_is_stepped_and_kept_in_float32(name: str, dtype: str, ji
             other.load_state_dict(rule.state_dict())
             rule, step = other, jit(other.step) if jitted else other.step
     assert {x.dtype.name for x in rule.state_dict().values() if x.shape} == ({"float32"} if rule.keeps() else set())
+
+
+# ── large parameters, which a device may move in one pass ────────────────────────────────────────────────────────
+
+
+def sgd_by_hand(
+    p: Any, g: Any, v: Any, *, lr: float, momentum: float = 0.0, dampening: float = 0.0, nesterov: bool = False,
+    weight_decay: float = 0.0,
+) -> tuple[Any, Any]:  # fmt: skip
+    """In float64."""
+    g = g + weight_decay * p
+    v = g if v is None else momentum * v + (1 - dampening) * g
+    way = g + momentum * v if nesterov else v
+    return p - lr * (way if momentum else g), v
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("options", [*OPTIONS["SGD"], {"momentum": 0.5, "weight_decay": 0.1}], ids=str)
+def test_sgd_moves_large_parameters_as_small_ones(options: dict[str, Any], dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    starts = [rng.normal(size=shape).astype(dtype) for shape in ((LARGE - 1,), (LARGE,), (129, 257), (3, 9000))]
+    params = [Tensor(x) for x in starts]
+    params[3] = Tensor(starts[3].T.copy()).transpose(0, 1).detach().requires_grad_()
+    rule = optim.SGD(params, lr=0.1, **options)
+    expected: list[tuple[Any, Any]] = [(x.astype("float64"), None) for x in starts]
+    for step in range(3):
+        rule.lr = 0.1 / (step + 1)
+        for i, p in enumerate(params):
+            g = rng.normal(size=p.shape).astype(dtype)
+            p.grad = asarray(g)
+            expected[i] = sgd_by_hand(expected[i][0], g.astype("float64"), expected[i][1], lr=rule.lr, **options)
+        rule.step()
+    exact = {"float16": 4e-3, "float32": 2e-6, "float64": 1e-14}[dtype]
+    for p, (wanted, velocity), kept in zip(params, expected, rule.state, strict=True):
+        np.testing.assert_allclose(p.detach().numpy().astype("float64"), wanted, rtol=exact, atol=exact)
+        if options.get("momentum"):
+            np.testing.assert_allclose(kept["velocity"], velocity, rtol=exact, atol=exact)
+
+
+def test_a_rate_that_changes_compiles_nothing_anew() -> None:
+    eager = pytest.importorskip("micrograd_cpu.eager")
+    p = Tensor(np.zeros(LARGE, "float32"))
+    rule = optim.SGD([p], lr=0.1, momentum=0.9, nesterov=True)
+    found = []
+    for step in range(6):
+        rule.lr, rule.momentum = 0.1 / (step + 1), 0.9 - 0.01 * step
+        p.grad = asarray(np.ones(LARGE, "float32"))
+        rule.step()
+        optim.clip_grad_norm([p], 0.5 + step)
+        found.append(len(eager._FUNCTIONS))
+    assert found[1:] == [found[1]] * 5  # the first step has no velocity
+
+
+def test_what_a_device_declines_to_fuse_is_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = asarray(0.0)._kernels.backend
+    own, asked = backend.kernel, list[Any]()
+
+    def fused(compose: Any) -> Any:
+        asked.append(compose)
+        return lambda *handles, **params: NotImplemented
+
+    def moved() -> tuple[Any, float]:
+        p = Tensor(np.linspace(-1, 1, 2 * LARGE, dtype="float32"))
+        rule = optim.SGD([p], lr=0.1, momentum=0.9, nesterov=True)
+        for _ in range(2):
+            p.grad = p.detach() * 2
+            norm = optim.clip_grad_norm([p], 1.0)
+            rule.step()
+        return p.detach().numpy(), norm
+
+    numbers, norm = moved()
+    monkeypatch.setattr(backend, "kernel", lambda name: fused if name == "fused" else own(name))
+    others, other = moved()
+    assert len(asked) == 4
+    np.testing.assert_allclose(numbers, others, rtol=1e-6, atol=1e-7)
+    assert norm == pytest.approx(other, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_the_norm_of_large_and_small_gradients_neither_overflows_nor_vanishes(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(3,), (0, 4), (LARGE,), (200, 301), (), (LARGE - 1,), (40_000,)]
+    gradients = [(rng.normal(size=shape) * scale).astype("float32") for shape in shapes]
+    params = [Tensor(np.zeros(shape, "float32")) for shape in shapes]
+    for p, g in zip(params, gradients, strict=True):
+        p.grad = asarray(g)
+    params[3].grad = asarray(gradients[3].T.copy()).transpose(0, 1)
+    exact = np.sqrt(sum(float((g.astype("float64") ** 2).sum()) for g in gradients))
+    limit = max(exact / 2, 1e-6)
+    assert optim.clip_grad_norm(params, limit) == pytest.approx(exact, rel=1e-12)
+    factor = min(1.0, limit / (exact + 1e-6))
+    for p, g in zip(params, gradients, strict=True):
+        assert p.grad is not None
+        np.testing.assert_allclose(p.grad.numpy(), g.astype("float64") * factor, rtol=1e-6)

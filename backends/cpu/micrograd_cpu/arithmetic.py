@@ -24,17 +24,14 @@ from micrograd_cpu.scalars import Scalars, constant, covers
 
 STEPS: Final = ((1, 1, 1), (0, 1, 1), (1, 0, 1))
 """How far apart operands lie in loops of their own, which LLVM makes vectors of."""
-LANES: Final = 8
-"""How many sums of products are computed at once where these lie side by side."""
-OFFSETS: Final = range(4)
-"""The sums that are computed at once where they lie apart, counted from the first of them."""
-VECTOR: Final = f"<{LANES} x double>"
+LANES, FEW = 8, 4
+"""How many sums of products are computed at once where they lie side by side, as one vector, and where apart."""
 LONG: Final = 64
 """From how many results on a loop of its own pays."""
-NOT_WIDE: Final = ", !llvm.loop !0"
-"""Vectors of numbers that lie apart gain nothing, and take long to compile."""
-Loop = tuple[str, bool, tuple[int | None, ...]]
-"""An operation, whether many sums are computed at once, and how far apart operands lie; ``None``: the run says that."""
+NOT_WIDE, UNROLLED, WIDE = (f", !llvm.loop !{n}" for n in range(3))
+"""Of loops, see `sources/runs.ll`: vectors of numbers that lie apart gain nothing, and take long to compile."""
+Loop = tuple[str, tuple[int | None, ...]]
+"""An operation, and how far apart its operands lie for results that are neighbours; ``None``: the run says that."""
 
 
 def arithmetic(
@@ -67,7 +64,7 @@ def arithmetic(
     held = library(text, ["run"])
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(held["run"])
     code = np.array([_words(loops[loop], each) for loop, each in each_loop], np.int64)
-    blank, dtype = np.zeros(found.size + LANES), np.dtype("float64")  # a vector of one number may read beyond it
+    blank, dtype = np.zeros(found.size), np.dtype("float64")
     blank[starts[-1] : starts[-1] + len(found.constants)] = found.constants
     ends = [*accumulate(map(prod, shapes), initial=found.outputs)]
     floats = [i for i, shape in enumerate(given) if shape is None]
@@ -112,11 +109,11 @@ def _loop_of(run: Run) -> tuple[Loop, Run]:
         firsts, steps, strides = zip(head, y, x, strict=True)
         run = run._replace(firsts=firsts, steps=steps, strides=strides)
     if run.op == "dot" and run.length >= LANES and steps[0] in (0, 1) and steps[1] in (0, 1) and steps[2] == 1:
-        return (run.op, True, (None, *steps[1:])), run
+        return (run.op, steps), run
     if run.op == "dot":
-        return (run.op, False, (None, steps[1] and None, None)), run
+        return (run.op, (None, steps[1] and None, None)), run
     own = run.op not in FOLDS and run.length >= LONG and steps in [each[: len(steps)] for each in STEPS]
-    return (run.op, False, steps if own else (None,) * len(steps)), run
+    return (run.op, steps if own else (None,) * len(steps)), run
 
 
 def _words(loop: int, run: Run) -> list[int]:
@@ -138,66 +135,54 @@ def _text(loops: Sequence[Loop]) -> str:
     names = ", ".join([f"ptr @loop{number}" for number in range(len(loops))])
     word = "  %a$ = getelementptr i64, ptr %run, i64 $\n  %w$ = load i64, ptr %a$"
     words = [word.replace("$", str(i)) for i in range(13)]
-    texts.append(source("runs", count=len(loops), loops=names, words="\n".join(words)))
-    texts.append('!0 = distinct !{!0, !{!"llvm.loop.vectorize.enable", i1 false}}')
+    texts.append(source("runs", count=len(loops), loops=names, words="\n".join(words), lanes=LANES))
     return "\n\n".join([*texts, *sorted(declared)]) + "\n"
 
 
-def _loop(op: str, whole: bool, steps: tuple[int | None, ...]) -> Scalars:
-    s, count = Scalars(), len(steps)
-    dtypes = [bool_ if op.startswith("logical") or (op == "where" and not i) else float64 for i in range(count)]
+def _loop(op: str, steps: tuple[int | None, ...]) -> Scalars:
+    s, every, apart = Scalars(), range(len(steps)), NOT_WIDE if None in steps else ""
+    dtypes = [bool_ if op.startswith("logical") or (op == "where" and not n) else float64 for n in every]
 
     def address(n: int, i: str) -> str:
         step = steps[n]
         return s.at(f"%p{n}", "double", s.emit(f"mul i64 {i}, %s{n}") if step is None else i if step else 0)
 
     def element(i: str) -> None:
-        places = [address(n, i) for n in range(count)]
+        places = [address(n, i) for n in every]
         values = [s.convert(s.load(x, float64), float64, dtype) for x, dtype in zip(places, dtypes, strict=True)]
         s.store(_computed(s, op, values, dtypes), s.at("%out", "double", i), float64)
 
-    def fold(type: str, lanes: Sequence[str], load: Callable[[int, str], str], combine: Callable[..., str]) -> None:
-        places = [[address(n, i) for n in range(count)] for i in lanes]
-        totals = [s.alloca("double", LANES) for _ in lanes]
-        for place, total in zip(places, totals, strict=True):
-            s.do(f"store {type} {load(0, place[0])}, ptr {total}")
+    def fold(first: str, count: int) -> None:
+        totals = s.alloca("double", count)
+
+        def lanes(body: Callable[[str, str], None]) -> None:
+            def lane(j: str) -> None:
+                body(s.emit(f"add i64 {first}, {j}"), s.at(totals, "double", j))
+
+            s.loop("0", str(count), lane, about=UNROLLED if apart else WIDE)
 
         def term(k: str) -> None:
-            at = ["", *[s.emit(f"mul i64 {k}, %t{n}") for n in range(1, count)]]
-            for place, total in zip(places, totals, strict=True):
-                before = s.emit(f"load {type}, ptr {total}")
-                others = [load(n, s.at(place[n], "double", at[n])) for n in range(1, count)]
-                s.do(f"store {type} {combine(before, *others)}, ptr {total}")
+            further = [s.emit(f"mul i64 {k}, %t{n}") for n in every[1:]]
 
+            def add(i: str, total: str) -> None:
+                places = [total, *[s.at(address(n, i), "double", each) for n, each in enumerate(further, 1)]]
+                s.store(_computed(s, op, [s.load(x, float64) for x in places], dtypes), total, float64)
+
+            lanes(add)
+
+        lanes(lambda i, total: s.store(s.load(address(0, i), float64), total, float64))
         s.loop("0", "%terms", term, about=NOT_WIDE)
-        for i, total in zip(lanes, totals, strict=True):
-            s.do(f"store {type} {s.emit(f'load {type}, ptr {total}')}, ptr {s.at('%out', 'double', i)}, align 8")
-
-    def vector(n: int, place: str) -> str:
-        many = "" if steps[n] == 0 else s.emit(f"load {VECTOR}, ptr {place}, align 8")
-        if steps[n]:
-            return many
-        first = s.emit(f"insertelement {VECTOR} poison, double {s.load(place, float64)}, i64 0")
-        same = s.emit(f"shufflevector {VECTOR} {first}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
-        return s.emit(f"select i1 {s.emit('icmp eq i64 %s0, 0')}, {VECTOR} {same}, {VECTOR} {many}") if many else same
-
-    def summed(total: str, *factors: str) -> str:
-        return s.emit(f"fadd {VECTOR} {total}, {s.emit(f'fmul {VECTOR} ' + ', '.join(factors))}")
-
-    def scalars(*lanes: str) -> None:
-        fold("double", lanes, lambda n, x: s.load(x, float64), lambda *x: _computed(s, op, x, dtypes))
+        lanes(lambda i, total: s.store(s.load(total, float64), s.at("%out", "double", i), float64))
 
     if op not in FOLDS:
-        s.loop("0", "%n", element, about=NOT_WIDE if None in steps else "")
+        s.loop("0", "%n", element, about=apart)
         return s
     begin = "0"
-    if whole:
-        begin = s.emit(f"and i64 %n, -{LANES}")
-        s.loop("0", begin, lambda i: fold(VECTOR, [i], vector, summed), LANES, NOT_WIDE)
-    elif op == "dot":
-        begin = s.emit(f"and i64 %n, -{len(OFFSETS)}")
-        s.loop("0", begin, lambda i: scalars(*[s.emit(f"add i64 {i}, {j}") for j in OFFSETS]), len(OFFSETS), NOT_WIDE)
-    s.loop(begin, "%n", scalars, about=NOT_WIDE)
+    if op == "dot":
+        count = FEW if apart else LANES
+        begin = s.emit(f"and i64 %n, -{count}")
+        s.loop("0", begin, lambda i: fold(i, count), count, NOT_WIDE)
+    s.loop(begin, "%n", lambda i: fold(i, 1), about=NOT_WIDE)
     return s
 
 

@@ -159,12 +159,8 @@ def pair(x: Shape, filler: int) -> tuple[int, int]:
 TYPES: Final = {np.dtype("float32"): "float", np.dtype("float64"): "double"}
 
 
-class Loops(NamedTuple):
-    """The compiled functions for a dtype, and how many numbers a vector has."""
-
-    correlate: Callable[..., None]
-    weigh: Callable[..., None]
-    width: int
+Loops = tuple[Callable[..., None], Callable[..., None], int]
+"""The compiled functions of `correlation` for a dtype, `correlate` and `weigh`, and how many numbers a vector has."""
 
 
 def functions_of_range(
@@ -188,10 +184,7 @@ def _loops(dtype: Any) -> Loops | None:
 
     pointers = {"correlate_arrays": 6, "weigh_arrays": 5}
     found = functions_of_range(dtype, lambda type: module(type, vector_bytes()), pointers)
-    if found is None:
-        return None
-    correlate, weigh = found
-    return Loops(correlate, weigh, vector_bytes() // dtype.itemsize)
+    return None if found is None else (found[0], found[1], vector_bytes() // dtype.itemsize)
 
 
 def _threads(large: bool) -> int:
@@ -218,13 +211,13 @@ def _correlate(
     axes: tuple[Axis, Axis], target: Target,
 ) -> None:  # fmt: skip
     """Images times a weight, each group of channels for itself."""
-    count, channels = x.shape[0], x.shape[1] // groups
+    (correlate, _, width), count, channels = loops, x.shape[0], x.shape[1] // groups
     large = weight.size * count * axes[0].positions * axes[1].positions >= SHARED
     most = -(-count // _threads(large))
-    sizes = _sizes(count, most, outputs, channels, outputs, groups, axes, layout, target, loops.width)
+    sizes = _sizes(count, most, outputs, channels, outputs, groups, axes, layout, target, width)
 
     def some(begin: int, end: int) -> None:
-        loops.correlate(begin, end, sizes.numbers, out, x, weight, bias, np.zeros(sizes.scratch, x.dtype))
+        correlate(begin, end, sizes.numbers, out, x, weight, bias, np.zeros(sizes.scratch, x.dtype))
 
     divided(some, sizes.blocks * groups, large)
 
@@ -330,17 +323,18 @@ def weight_gradient(
     loops, count = _loops(x.dtype), x.shape[0]
     if loops is None or not (x.size and g.size):
         return NotImplemented
+    _, weigh, width = loops
     channels, outputs = x.shape[1] // groups, g.shape[1] // groups
     axes = _axes(x.shape[2:], kernel_size, stride, padding, dilation, g.shape[2:])
     layout, target = _layout(outputs, channels, *kernel_size), _plain(outputs, g.shape[2:])
     large = g.size * channels * math.prod(kernel_size) >= SHARED
     share = max(1, -(-outputs // _threads(large)))
-    sizes = _sizes(count, count, share, channels, outputs, groups, axes, layout, target, loops.width)
+    sizes = _sizes(count, count, share, channels, outputs, groups, axes, layout, target, width)
     out = np.zeros((g.shape[1], channels, *kernel_size), x.dtype)
     x, g = dense(x), dense(g)
 
     def some(begin: int, end: int) -> None:
-        loops.weigh(begin, end, sizes.numbers, out, x, g, np.zeros(sizes.scratch, x.dtype))
+        weigh(begin, end, sizes.numbers, out, x, g, np.zeros(sizes.scratch, x.dtype))
 
     divided(some, -(-outputs // share) * groups, large)
     return out if np.isfinite(out).all() else NotImplemented  # which may be 0 times what no position sees

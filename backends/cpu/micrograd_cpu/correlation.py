@@ -71,15 +71,12 @@ class Code(Lines):
 
     def splat(self, value: str) -> str:
         """A vector of one number."""
-        first = self.emit(f"insertelement {self.vector} poison, {self.type} {value}, i64 0")
-        return self.emit(
-            f"shufflevector {self.vector} {first}, {self.vector} poison, <{self.width} x i32> zeroinitializer"
-        )
+        first, places = self.emit(f"insertelement {self.vector} poison, {self.type} {value}, i64 0"), self.width
+        return self.emit(f"shufflevector {self.vector} {first}, {self.vector} poison, <{places} x i32> zeroinitializer")
 
     def variable(self, value: str) -> str:
         """A vector that changes: memory of which LLVM makes a register."""
-        self.allocas.append(f"  %a{len(self.allocas)} = alloca {self.vector}, align 64")
-        name = f"%a{len(self.allocas) - 1}"
+        name = self.alloca(self.vector)
         self.write(value, name, self.vector)
         return name
 

@@ -11,7 +11,7 @@ import ctypes
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from inspect import unwrap
 from typing import Any, Final, NamedTuple
@@ -97,6 +97,12 @@ def _runs(make: Callable[..., Any], otherwise: Kernel) -> Callable[[tuple[Any, .
         return run(*operands, **params)
 
     return large
+
+
+@cache
+def fused(compose: Compose) -> Kernel:
+    """The kernel of a function of the core, such as an optimiser's rule: of large arrays only."""
+    return compiled(compose, declines)
 
 
 def reduction(name: str) -> Kernel:

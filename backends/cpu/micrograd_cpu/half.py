@@ -29,11 +29,6 @@ class Half(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """In float32, but for the few functions that look at bits."""
         out = options.pop("out", None)
-        if method == "at":  # in place
-            total = wide(inputs[0])
-            ufunc.at(total, *map(wide, inputs[1:]))
-            plain(inputs[0])[...] = total
-            return None
         dtype = next(x.dtype for x in (*inputs, *(out or ())) if isinstance(x, Half))
         convert = wide
         if ufunc in _EXACT:

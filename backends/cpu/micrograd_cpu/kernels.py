@@ -20,7 +20,7 @@ from micrograd_core.support.powers import POWERS
 from micrograd_cpu import eager, random
 from micrograd_cpu.casts import astype, checked
 from micrograd_cpu.convolution import CONVOLUTIONS
-from micrograd_cpu.half import Half, as_half, once, rounding_once
+from micrograd_cpu.half import Half, as_half, rounding_once
 from micrograd_cpu.networks import NETWORKS, named
 from micrograd_cpu.patches import PATCHES
 from micrograd_cpu.pooling import POOLINGS
@@ -77,6 +77,11 @@ def of_reals(ufunc: Any) -> Callable[[Any], Any]:
     return lambda x: NotImplemented if x.dtype.kind == "c" else ufunc(x)
 
 
+def as_complex(x: Any) -> Any:
+    """Of eigenvalues and eigenvectors: NumPy's may be real."""
+    return x.astype(np.result_type(x.dtype, np.complex64), copy=False)
+
+
 def complex_(x: Any, y: Any) -> Any:
     """Part by part: arithmetic would spoil infinities and the sign of zero."""
     result = np.empty(np.broadcast_shapes(np.shape(x), np.shape(y)), np.result_type(x, y, np.complex64))
@@ -98,8 +103,6 @@ _large_mean: Final = eager.reduction("mean")
 
 def mean(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
     """One sum, one division."""
-    if x.__class__ is Half:
-        return once(mean, x, axis=axis, keepdims=keepdims)
     if x.size >= eager.SMALL and (found := _large_mean(x, axis=axis, keepdims=keepdims)) is not NotImplemented:
         return found
     total: Any = np.add.reduce(x, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
@@ -263,8 +266,6 @@ def index_update(op: str, ufunc: Any) -> Callable[..., Any]:
     """In flat memory, where ``ufunc.at`` is several times as fast as on rows."""
 
     def kernel(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
-        if x.__class__ is Half:
-            return once(kernel, x, indices, values, axis=axis)
         result = np.array(x, order="C")
         at = _from_start(op, indices, x.shape, axis).reshape(1, -1, 1)
         values = np.broadcast_to(values, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
@@ -276,8 +277,6 @@ def index_update(op: str, ufunc: Any) -> Callable[..., Any]:
 
 def add_along_axis(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     """Likewise."""
-    if x.__class__ is Half:
-        return once(add_along_axis, x, indices, values, axis=axis)
     shape = list(np.broadcast_shapes(*((*each.shape[:axis], 1, *each.shape[axis + 1 :]) for each in (x, indices))))
     result = np.array(np.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis + 1 :])), order="C")
     shape[axis] = indices.shape[axis]
@@ -328,6 +327,16 @@ def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     return _in_order(np.sort(_in_order(x, descending), axis=axis), descending)
 
 
+_AT_ONCE: Final = {
+    **NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS,
+    "mean": mean,
+    "add_along_axis": add_along_axis,
+    "index_add": index_update("index_add", np.add),
+    "index_max": index_update("index_max", np.maximum),
+    "index_min": index_update("index_min", np.minimum),
+    "index_scale": index_update("index_multiply", np.multiply),
+}  # fmt: skip
+"""Those that compute halves in float32 as a whole."""
 KERNELS: Final[dict[str, Callable[..., Any]]] = {
     # NumPy's own, under the names of the standard
     **{
@@ -355,21 +364,20 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "cumulative_prod": scan(np.multiply, 1),
     "reshape": lambda x, *, shape: x.reshape(shape),
     "permute_dims": lambda x, *, axes: x.transpose(axes),
+    "fused": eager.fused,
     "expand_dims": lambda x, *, axis: np.expand_dims(x, axis),
     "copy": lambda x: np.array(x, order="C", subok=True),
     "square_gradient": lambda g, x: np.multiply(g, x + x) if hasattr(x, "dtype") else np.multiply(g + g, x),
+    "eig": lambda x: tuple(map(as_complex, np.linalg.eig(x))),
+    "eigvals": lambda x: as_complex(np.linalg.eigvals(x)),
     "real": lambda x: x.real.copy(),  # NumPy's are views
     "imag": lambda x: x.imag.copy(),
-    "index_add": index_update("index_add", np.add),
-    "index_max": index_update("index_max", np.maximum),
-    "index_min": index_update("index_min", np.minimum),
-    "index_scale": index_update("index_multiply", np.multiply),
     **named(
-        add_along_axis, argsort, astype, broadcast_to, floor_divide, full, getitem, getitem_gradient,
-        index_set, last_position, linear, linear_index, matmul, mean, relu, relu_gradient, scalars,
+        argsort, astype, broadcast_to, floor_divide, full, getitem, getitem_gradient,
+        index_set, last_position, linear, linear_index, matmul, relu, relu_gradient, scalars,
         scatter, sort, spread, take, take_along_axis,
     ),
-    **{name: rounding_once(kernel) for name, kernel in {**NETWORKS, **PATCHES, **POOLINGS, **CONVOLUTIONS}.items()},
+    **{name: rounding_once(kernel) for name, kernel in _AT_ONCE.items()},
     **RECURRENT,
     **random.KERNELS,
 }  # fmt: skip

@@ -32,9 +32,7 @@ _dropout = compiled(_dropout_composed, declines, always=True)
 
 def dropout(x: Any, *, p: float, key: int, block: int) -> Any:
     """Scaled, and overwritten with zeros where the numbers drawn are below `p`."""
-    if p == 0:
-        return np.array(x, order="C")
-    return _dropout(x, np.array(place_of(key, block), "uint64"), p=p)
+    return NotImplemented if p == 0 else _dropout(x, np.array(place_of(key, block), "uint64"), p=p)
 
 
 # ── embedding ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,11 +12,12 @@ import math
 import os
 from collections.abc import Callable
 from functools import cache, partial
-from importlib import import_module
 from threading import get_ident
 from typing import Any, Final
 
 import numpy as np
+
+from micrograd_cpu.blas import library
 
 TINY: Final = 512
 """Elements of the first operand below which nothing is looked at."""
@@ -76,14 +77,9 @@ class Alone:
 @cache
 def alone() -> Alone | None:
     """For OpenBLAS; ``None`` where NumPy's products are another library's."""
-    try:
-        # Which has the symbols of what it is linked to, but on Windows.
-        library = ctypes.PyDLL(str(import_module("numpy._core._multiarray_umath").__file__))
-    except (ImportError, OSError):
-        return None
     for each in SPELLINGS:
-        if hasattr(library, each.format("set_num_threads")):
-            told, tell = (getattr(library, each.format(f"{verb}_num_threads")) for verb in ("get", "set"))
+        if hasattr(library(), each.format("set_num_threads")):
+            told, tell = (getattr(library(), each.format(f"{verb}_num_threads")) for verb in ("get", "set"))
             told.argtypes, tell.argtypes, tell.restype = [], [ctypes.c_int], None
             return Alone(told, tell)
     return None

@@ -52,14 +52,6 @@ def _parts(x: Any, count: int) -> list[Any]:
     return [x[..., k * n : (k + 1) * n] for k in range(count)]
 
 
-def _logistic(x: Any) -> None:
-    """In place, by a hyperbolic tangent, which does not overflow."""
-    x *= 0.5
-    np.tanh(x, out=x)
-    x *= 0.5
-    x += 0.5
-
-
 def _slope(y: Any) -> Any:
     """Of a logistic function, by its result."""
     slope = np.subtract(1, y)
@@ -187,7 +179,7 @@ def gru(x: Any, h: Any, weight: Any, bias: Any, lengths: Any, *, reverse: bool) 
         a, y = gates[t], states[t]
         r, z, new, inner = _parts(a, 4)
         inner[...] = recurrent[:, 2 * n :]
-        _logistic(np.add(x[t, :, : 2 * n], recurrent[:, : 2 * n], out=a[:, : 2 * n]))
+        a[:, : 2 * n] = _activated(x[t, :, : 2 * n], recurrent[:, : 2 * n], 0.5, 0.5)
         np.multiply(r, inner, out=new)
         new += x[t, :, 2 * n :]
         np.tanh(new, out=new)
@@ -239,9 +231,8 @@ def _stepping(kernel: Callable[..., Any], array: int, weight: int) -> Callable[.
     @wraps(kernel)
     def stepping(*operands: Any, **params: Any) -> Any:
         single = alone() if operands[array].shape[1] * operands[weight].size <= SMALL else None
-        if single is None:
-            return kernel(*operands, **params)
-        return single(lambda lengths: kernel(*operands[:-1], lengths, **params), operands[-1])
+        call = partial(kernel, **params)
+        return call(*operands) if single is None else single(call, *operands)
 
     return stepping
 

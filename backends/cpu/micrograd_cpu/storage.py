@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -31,32 +30,8 @@ DTYPES: Final = {
 }  # fmt: skip
 
 
-def _complex(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Eigenvalues, and vectors, as complex numbers: NumPy's of real matrices may be real."""
-
-    def kernel(x: Any) -> Any:
-        dtype = np.result_type(x.dtype, np.complex64)
-        found = function(x)
-        return (
-            tuple(part.astype(dtype, copy=False) for part in found) if isinstance(found, tuple) else found.astype(dtype)
-        )
-
-    return kernel
-
-
-class Namespace:
-    """NumPy, which is the array API since its version 2.3, but for eigenvalues."""
-
-    linalg = SimpleNamespace(
-        **{**vars(np.linalg), "eig": _complex(np.linalg.eig), "eigvals": _complex(np.linalg.eigvals)}
-    )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
-
-
 class CPUBackend(ArrayAPIBackend):
-    """The host's memory and processor, through NumPy."""
+    """The host's memory and processor, through NumPy, which is the array API since its version 2.3."""
 
     capabilities = frozenset({
         "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "eig", "fft", "linalg",
@@ -64,7 +39,7 @@ class CPUBackend(ArrayAPIBackend):
     })  # fmt: skip
 
     def __init__(self) -> None:
-        super().__init__(Namespace(), "cpu:0", dtypes=DTYPES, kernels=KERNELS)
+        super().__init__(np, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
         memory.keep()
         self.advice = ""
         if find_spec("llvmlite") is not None:
@@ -94,8 +69,8 @@ class CPUBackend(ArrayAPIBackend):
         owner = x
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
-        start = _address(x) - _address(owner) if owner is not x else 0
-        return Layout(x.shape, tuple(stride // x.itemsize for stride in x.strides), start // x.itemsize)
+        start, first = (each.__array_interface__["data"][0] for each in (x, owner)) if owner is not x else (0, 0)
+        return Layout(x.shape, tuple(stride // x.itemsize for stride in x.strides), (start - first) // x.itemsize)
 
     def shares_memory(self, x: Any, y: Any) -> bool:
         """Whether some element of one lies in the memory of the other."""
@@ -113,8 +88,3 @@ class CPUBackend(ArrayAPIBackend):
             return False
         x[key] = values
         return True
-
-
-def _address(x: Any) -> int:
-    address: int = x.__array_interface__["data"][0]
-    return address

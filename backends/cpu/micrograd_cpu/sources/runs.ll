@@ -28,3 +28,7 @@ $words
 done:
   ret void
 }
+
+!0 = distinct !{!0, !{!"llvm.loop.vectorize.enable", i1 false}}
+!1 = distinct !{!1, !{!"llvm.loop.unroll.full"}}
+!2 = distinct !{!2, !{!"llvm.loop.vectorize.width", i32 $lanes}}
