@@ -69,7 +69,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         if op.cast is accumulator and "dtype" in kwargs:
             return accumulated(op, asarray(args[0]), *args[1:], **kwargs)
         try:
-            params = parameters(*operands, *args[count:], **kwargs)  # type: ignore[misc]
+            params = parameters(*operands, *args[count:], **kwargs)
         except TypeError as error:
             raise unbound(function, args, kwargs, error) from None
         return apply(op, operands, params)
@@ -81,7 +81,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         if axis or kwargs:
             kwargs = respelled(op.name, {**dict(zip(("axis",), axis, strict=False)), **kwargs}, others)
         try:
-            params = parameters(*operands, **kwargs)  # type: ignore[misc]
+            params = parameters(*operands, **kwargs)
         except TypeError as error:
             raise unbound(function, (arrays,), kwargs, error) from None
         return apply(op, operands, params)
@@ -120,7 +120,7 @@ def _completed(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[A
     required = op.operands - len(op.optional)
     if len(args) < required:
         raise TypeError(f"{op.name} takes at least {required} operand{'s' * (required > 1)}; got {len(args)}")
-    names, given = op.parameters.__code__.co_varnames, list(args)  # type: ignore[union-attr]
+    names, given = op.parameters.__code__.co_varnames, list(args)
     for i, scalar in enumerate(op.optional, required):
         if i >= len(args):
             given.append(kwargs.pop(names[i], None))
@@ -171,7 +171,6 @@ def dropout(x: Any, /, p: float = 0.5, *, training: bool = True, generator: Any 
 
         generator = chosen_generator(generator)
     x, op = asarray(x), TABLE["dropout"]
-    assert op.parameters is not None
     return apply_single(op, x, op.parameters(x, p, training=training, generator=generator))
 
 

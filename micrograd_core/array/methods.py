@@ -198,7 +198,7 @@ class Methods(Operators):
         >>> mg.zeros((2, 3)).expand_dims(0).shape
         (1, 2, 3)
         """
-        return apply_single(EXPAND_DIMS, self, EXPAND_DIMS.parameters(self, axis))  # type: ignore[misc]
+        return apply_single(EXPAND_DIMS, self, EXPAND_DIMS.parameters(self, axis))
 
     unsqueeze = expand_dims
 

@@ -467,7 +467,7 @@ def _in_place_of(x: Tensor, what: str, value: Any) -> Tensor:
 def _call(name: str, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """An operation with parameters as the user writes them."""
     op = TABLE[name]
-    return apply_single(op, x, op.parameters(x, *args, **kwargs))  # type: ignore[misc]
+    return apply_single(op, x, op.parameters(x, *args, **kwargs))
 
 
 def asarray(

@@ -204,8 +204,7 @@ class Assembly:
         if id(base) in self.here:
             return self.value(base, lines, self.once if self.is_row(base) else local)
         shape = node.operands[0].shape if self.reduces(node) else node.shape
-        layout = composed(self.layout(base), views)
-        assert layout is not None
+        layout: Any = composed(self.layout(base), views)
         place = self.spread(layout.broadcast_to(shape))
         key = base.number, place
         for scope in (local, self.once):

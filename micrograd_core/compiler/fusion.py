@@ -279,8 +279,7 @@ class Fusion:
         """Nests before that of a step, which it reads, become part of it where they may wait for it."""
         if node.owner != position:  # a reduction that was split
             return
-        group = self.items[position]
-        assert isinstance(group, Group)
+        group: Any = self.items[position]
         row = id(node) in group.rows and node.role != "reduction"
         shape = node.operands[0].shape if node.role == "reduction" else node.shape
         for x in node.operands:

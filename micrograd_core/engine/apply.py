@@ -417,8 +417,8 @@ def _general(op: Op, x: Any, y: Any) -> Any:
 def accumulated(op: Op, x: BaseTensor, *axis: Any, dtype: Any, **params: Any) -> Any:
     """A sum or a product of the elements of `x` as numbers of `dtype`; by default of the op's own choice."""
     if dtype is not None:
-        x = apply_single(ASTYPE, x, ASTYPE.parameters(x, dtype))  # type: ignore[misc]
-    out = apply(op, (x,), op.parameters(x, *axis, **params))  # type: ignore[misc]
+        x = apply_single(ASTYPE, x, ASTYPE.parameters(x, dtype))
+    out = apply(op, (x,), op.parameters(x, *axis, **params))
     return out if dtype is None else converted(out, x.dtype)
 
 
@@ -426,7 +426,6 @@ def reduction(name: str) -> Callable[..., Any]:
     """A method that reduces over axes; over all of them by default."""
     op = TABLE[name]
     parameters = op.parameters
-    assert parameters is not None
     always_defined = name in ("sum", "mean")  # the others have a word to say about empty tensors
 
     def method(x: T, axis: Any = None, keepdims: bool = False, **others: Any) -> T:

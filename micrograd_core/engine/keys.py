@@ -79,4 +79,4 @@ def updated(x: T, key: Any, value: Any, update: str = "set") -> T:
     params = {"key": resolve_key(key, x.shape)}
     if elementwise is not None:
         value = apply(TABLE[elementwise], (apply_single(GETITEM, x, params), value))
-    return apply(SCATTER, (x, value), SCATTER.parameters(x, value, **params))  # type: ignore[misc]
+    return apply(SCATTER, (x, value), SCATTER.parameters(x, value, **params))

@@ -98,7 +98,7 @@ class Selection(NamedTuple):
         """A fresh tensor, `x` but for what the key names."""
         y, record = self.arranged(x), TABLE[op]
         operands = y, self.indices, value
-        y = apply(record, operands, record.parameters(*operands, axis=self.axis))  # type: ignore[misc]
+        y = apply(record, operands, record.parameters(*operands, axis=self.axis))
         lengths = Layout.contiguous(x.shape).index(self.view).shape
         y = _reshaped(y, tuple(lengths[axis] for axis in self.order))
         if self.order != tuple(range(len(self.order))):

@@ -49,7 +49,7 @@ def write(x: BaseTensor, key: Any, value: Any, operand: Any = None) -> None:
     if selects:
         key, value = ..., updated(x, key, value)
     whole = selects or (operand is not None and _is_whole(x, value, records))
-    params = {} if whole and not real else SCATTER.parameters(x, value, key=key)  # type: ignore[misc]
+    params = {} if whole and not real else SCATTER.parameters(x, value, key=key)
     kin = x._storage is not None and getattr(source, "_storage", None) is x._storage
     place = kin and not whole and operand is None and _is_place(x, params, source)
     if place and (not records or _in_graph(source, x)) and not (real and "strided" not in x._kernels.capabilities):
@@ -196,7 +196,7 @@ def _put_back(view: Any, base: Any, new: Any) -> Any:
         k = Recorded.of(base.__class__, base._kernels)
         new = op.gradient[0](k, new, view, base, **params)
         new = new if new.shape == base.shape else unbroadcast(k, new, base.shape)
-        params = SCATTER.parameters(base, new, key=...)  # type: ignore[misc]
+        params = SCATTER.parameters(base, new, key=...)
     return apply(SCATTER, (base, new), params)
 
 

@@ -99,10 +99,10 @@ class Recorder:
         self.builder = Builder()
         self.sources: dict[int, tuple[Any, ...]] = {}
         self.over = False
-        self.table: TracedTable | None = None
+        self.table: Any = None  # a `TracedTable`, once a tensor was met
         self._real: list[Any] = []  # what identities in keys refer to
 
-    def table_over(self, root: Kernels) -> TracedTable:
+    def table_over(self, root: Kernels) -> Any:
         """The table that writes down what a device is asked for. One program runs on one device."""
         if self.table is None:
             self.table = TracedTable(root, self)
@@ -119,7 +119,6 @@ class Recorder:
 
     def input(self, source: tuple[Any, ...], real: Any, key: Any = None) -> Traced:
         """A value that is read at each call; the same `key` (by default, the handle) is the same value."""
-        assert self.table is not None
         spec = self.table.root_below.spec(real)
         ref = self.builder.emit(Step(INPUT, source, {}), spec, (INPUT, id(real) if key is None else key))
         self._real.append(real)
@@ -141,7 +140,6 @@ class Recorder:
                 "function instead of storing it"
             )
         table = self.table
-        assert table is not None
         if programs.get() is not self:
             raise TraceError(
                 f"{op.name}: another thread traces a function under jit that reaches this tensor; call that function "
@@ -185,14 +183,13 @@ class Recorder:
     def assign(self, x: Traced, values: Any, key: Any) -> bool:
         """Write into the memory of a handle, so that all its views see it. ``False`` where nothing leads back to it."""
         k, target = self.table, x
-        assert k is not None
         new = k.scatter(x, values, key=key)
         while target.view is not None:
             base, op, params = target.view
             if op is TABLE["getitem"]:
                 new = k.scatter(base, new, **params)
             elif op is not None and op.gradient_aliases and math.prod(base.shape) == math.prod(target.shape):
-                rule: Any = op.gradient[0]  # type: ignore[index]
+                rule: Any = op.gradient[0]
                 new = k.reshape(rule(k, new, target, base, **params), shape=base.shape)
             elif op is not None:
                 target = op.compose(k, base, **params) if op.compose is not None else base
@@ -214,7 +211,6 @@ class Recorder:
                 raise TraceError(f"{op.name}: a tensor is of another call of a function under jit; return it there")
             return x
         if x.__class__ is HostNumber:
-            assert self.table is not None
             dtype = beside or DTYPES["float32"]
             real = self.table.root_below.constant((x.value,), (), dtype)
             return self.input(("host", x.index, dtype), real, ("host", x.index, dtype))

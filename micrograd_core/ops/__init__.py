@@ -67,9 +67,7 @@ TABLE: Final = OpTable()
 
 def rules(name: str) -> tuple[Rule, ...]:
     """The gradient rules of an operation that is differentiable in all operands, one each."""
-    found = TABLE[name].gradient
-    assert isinstance(found, tuple)
-    return tuple(rule for rule in found if rule is not None)
+    return tuple(rule for rule in TABLE[name].gradient if rule is not None)
 
 
 __all__ = ["CORE_KERNELS", "FAMILIES", "SAME", "TABLE", "Array", "Op", "Rule", "Sample", "family", "rules"]

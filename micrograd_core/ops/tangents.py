@@ -41,15 +41,12 @@ def affine(op: Op, k: Table, tangents: Any, out: Any, x: Operand, weight: Handle
 
 def symmetric(op: Op, k: Table, tangents: Any, out: Any, *operands: Any, **params: Any) -> Any:
     """The gradient rules themselves: of elementwise operations, and others whose Jacobians are their own transposes."""
-    assert isinstance(op.gradient, tuple)
     given = ((rule, t) for rule, t in zip(op.gradient, tangents, strict=True) if rule is not None and t is not None)
     return total(k, (rule(k, t, out, *operands, **params) for rule, t in given))
 
 
 def reduction(op: Op, k: Table, tangents: Any, out: Any, x: Handle, *, axis: Any, keepdims: bool, **params: Any) -> Any:
     """The sum of slopes times tangents: of what combines the elements along axes, each of them into one result."""
-    assert isinstance(op.gradient, tuple)
-    assert op.gradient[0] is not None
     one = k.full(shape=out.shape, fill_value=1, dtype=out.dtype)
     slopes = op.gradient[0](k, one, out, x, axis=axis, keepdims=keepdims, **params)
     found = k.sum(k.multiply(slopes, tangents[0]), axis=axis, keepdims=keepdims)

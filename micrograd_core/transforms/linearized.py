@@ -311,7 +311,7 @@ def push(root: Any, tangents: dict[int, Any]) -> list[Any]:
 
 def transposed(op: Op, k: Table, tangents: Sequence[Any], out: Any, *operands: Any, **params: Any) -> Any:
     """What `Op.tangent` does, from the gradient rules alone: they are transposed in the cotangent."""
-    rules = op.gradient if isinstance(op.gradient, tuple) else op.gradient([t is not None for t in tangents])  # type: ignore
+    rules = op.gradient if isinstance(op.gradient, tuple) else op.gradient([t is not None for t in tangents])
     parts = list(out) if isinstance(out, tuple) else [out]
     kernels = parts[0]._kernels
     with recording(True, kernels.depth):

@@ -299,9 +299,8 @@ class Derivative:
             filled[i]._record = record
             filled[i] = filled[i] if position is None else variables[position]
         with recording(True, variables[0]._kernels.depth):
-            (value,) = self._steps.run(filled, read)
-        assert value is not None
-        return Linearized.of_result("jit", value, variables)
+            found: Any = self._steps.run(filled, read)
+        return Linearized.of_result("jit", found[0], variables)
 
 
 def _places(sources: list[tuple[Any, ...]]) -> list[Any]:

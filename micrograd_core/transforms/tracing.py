@@ -84,7 +84,6 @@ class Trace(Recorder):
     @property
     def root(self) -> Any:
         """The device's own table."""
-        assert self.table is not None
         return self.table.root_below
 
     # what is asked while the function runs
