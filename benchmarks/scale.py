@@ -64,7 +64,7 @@ def collectives(seconds: float) -> dict[str, Any]:
     import micrograd_core as mg
 
     job, comm = world(), MPI.COMM_WORLD
-    n, rank, alone = comm.size, comm.rank, job.split(job.rank)
+    n, rank = comm.size, comm.rank
 
     def meet(counts: Any = None) -> Any:
         return comm.bcast(counts) if counts is not None else comm.Barrier()
@@ -104,8 +104,6 @@ def collectives(seconds: float) -> dict[str, Any]:
         }
         for name, (ours, raw) in pairs.items():
             ways = {"micrograd": ours, "mpi4py": raw}
-            if name == "all_reduce":
-                ways["of one rank"] = lambda t=t: all_reduce(t, group=alone)
             found[f"{name} {4 * x.size}"] = medians(ways, seconds, meet, ROUNDS)
     job.barrier()
     return found
@@ -127,10 +125,11 @@ def _micrograd_models() -> dict[str, Any]:
 def micrograd(seconds: float) -> dict[str, Any]:
     """Steps of SGD, eager and under `jit`: gradients averaged with overlap, without, and not averaged.
 
-    Of one rank, all is done but that anything is sent.
+    Of one rank, all is done but that anything is sent; ranks meet after each step, as sums make them do. The sum of as
+    many bytes as a step sends has its turn beside the steps.
     """
     import numpy as np
-    from micrograd_mpi import DataParallel, world
+    from micrograd_mpi import DataParallel, all_reduce, world
     from mpi4py import MPI
 
     import micrograd_core as mg
@@ -159,20 +158,20 @@ def micrograd(seconds: float) -> dict[str, Any]:
                     model = DataParallel(model, group, overlap=kind != "without overlap", check_finite=False)
                 rule = optim.SGD(model.parameters(), lr=1e-3)
 
-                def step(model: Any = model, rule: Any = rule, x: Any = x, y: Any = y) -> Any:
+                def step(x: Any, y: Any, model: Any = model, rule: Any = rule) -> Any:
                     rule.zero_grad()
                     loss = cross_entropy(model(x), y)
                     loss.backward()
                     rule.step()
                     return loss
 
-                if way == "jit":
-                    step = mg.jit(lambda x, y, step=step, model=model, rule=rule: step(model, rule, x, y))  # type: ignore[assignment]
-                    ways[f"{way} {kind}"] = lambda step=step, x=x, y=y: step(x, y)
-                else:
-                    ways[f"{way} {kind}"] = step
-        parameters = sum(p.size for p in model.parameters())
-        found[name] = medians(ways, seconds, meet, ROUNDS) | {"bytes": 4 * parameters}
+                run: Any = mg.jit(lambda x, y, step=step: step(x, y)) if way == "jit" else step
+                met = job.barrier if kind == "of one rank" else int
+                ways[f"{way} {kind}"] = lambda run=run, met=met, x=x, y=y: (run(x, y), met())
+        flat = mg.ones(sum(p.size for p in model.parameters()))
+        ways["sum"] = lambda flat=flat: all_reduce(flat, group=job)
+        ways["sum of one rank"] = lambda flat=flat: all_reduce(flat, group=alone)
+        found[name] = medians(ways, seconds, meet, ROUNDS) | {"bytes": 4 * flat.size}
     return found
 
 

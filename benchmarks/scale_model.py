@@ -9,7 +9,8 @@ measured (a step without the others, the bytes of its gradients, what a sum of s
 
     step(N) = alone + max(0, sent(N) - hidden) + last(N)
 
-`alone` has everything but the sending: the network, gathering gradients into buckets, the update. `sent` is the time of
+`alone` has everything but the sending: the network, gathering gradients into buckets, the update, and waiting until all
+ranks are there. `sent` is the time of
 all buckets but the last. On a GPU these are sent while the rest of the backward goes on, and `hidden` is the time of
 that rest; where the processors that compute are those that copy, it is 0. `last` is the bucket that is full when the
 backward ends. A ring among N devices sends each byte ``2 (N - 1) / N`` times, in ``2 (N - 1)`` steps; between machines
@@ -26,7 +27,6 @@ import json
 import math
 import random
 import statistics
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,25 +109,12 @@ def simulated(
 # ── what was measured ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def sum_on_processors(figures: dict[str, Any], size: float) -> float:
-    """The seconds that two ranks' sum takes longer than one rank's, between the measured sizes by straight lines."""
-    known = sorted(
-        (int(name.split()[1]), ways["micrograd"] - ways["of one rank"])
-        for name, ways in figures["collectives"].items()
-        if name.startswith("all_reduce")
-    )
-    for (low, before), (high, after) in pairwise(known):
-        if size <= high:
-            return before + (after - before) * max(0.0, size - low) / (high - low)
-    return known[-1][1] * size / known[-1][0]
-
-
 def checked(figures: dict[str, Any]) -> list[tuple[str, float, float]]:
     """Of each measured step of two ranks: what it is, the seconds that the model says, and those that were measured."""
     found = []
     for name, ways in figures["micrograd"].items():
         for way in ("eager", "jit"):
-            said = ways[f"{way} of one rank"] + sum_on_processors(figures, ways["bytes"])
+            said = ways[f"{way} of one rank"] + ways["sum"] - ways["sum of one rank"]
             found.append((f"{name}, {way}", said, ways[f"{way} averaged"]))
     return found
 
