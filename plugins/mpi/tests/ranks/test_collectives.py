@@ -106,6 +106,14 @@ def test_gradients_are_those_of_the_sum_of_all_ranks_losses(job: World, name: st
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_ranks_that_have_the_same_extreme_share_its_gradient(job: World, reduction: str) -> None:
+    x = mg.Tensor([1.0, float(job.rank)])
+    (all_reduce(x, reduction) * mg.asarray([1.0, 2.0])).sum().backward()
+    winner = job.size - 1 if reduction == "max" else 0
+    assert x.grad.tolist() == [1.0, 2.0 * job.size if job.rank == winner else 0.0]
+
+
 @pytest.mark.parametrize("name", ["all_reduce sum", "all_gather", "all_to_all", "broadcast"])
 def test_tangents_go_the_same_way(job: World, name: str) -> None:
     f, meaning = named(name, job.size)
