@@ -25,8 +25,6 @@ from micrograd_core.support.warning import warn
 
 Parameters = Iterable[Tensor | Mapping[str, Any]]
 R = TypeVar("R")
-LARGE = 1 << 14
-"""Elements of an array from which on one pass over it is worth a call of compiled code."""
 
 
 class Optimizer:
@@ -592,33 +590,35 @@ def hyperparameters(kind: type[Optimizer]) -> list[str]:
     return list(signature(kind.__init__).parameters)[2:]
 
 
-def at_once(k: Any, compose: Callable[..., Any], x: Sequence[Handle], numbers: Sequence[float], **params: Any) -> Any:
-    """Compute a composition: in one pass over memory, where arrays are large and the device has the kernel ``fused``.
-
-    Numbers are operands of it, as they may change at each call: nothing is compiled anew.
+def at_once(k: Any, compose: Callable[..., Any], x: Handle, least: int) -> Callable[..., Any]:
+    """Find what computes a composition in one pass over memory: the device's kernel ``fused``, where `x` is large.
 
     Parameters
     ----------
     k : Kernels
         The kernels of the device.
     compose : function
-        ``(k, *handles, *numbers, **params)`` → a handle or a tuple of them: a function of a module, by which compiled
-        code is kept.
-    x : sequence of Handle
-        The first one's size decides, and its dtype is that of the numbers.
-    numbers : sequence of float
-    **params
-        What the composition takes by keyword; other values are other code.
+        ``(k, *operands)`` → a handle or a tuple of them: a function of a module, by which compiled code is kept.
+    x : Handle
+        Its first operand.
+    least : int
+        Elements of `x` from which on one pass is worth a call of compiled code.
 
     Returns
     -------
-    Handle or tuple of Handle
-        What the composition returns.
+    function
+        Of the same arguments: the composition itself, or what hands its numbers, but no bools, over as handles, since
+        they may change at each call, and nothing shall be compiled anew then.
     """
-    fused = k.backend.kernel("fused") if math.prod(x[0].shape) >= LARGE else None
-    given = numbers if fused is None else [k.full(shape=(), fill_value=n, dtype=k.dtype(x[0])) for n in numbers]
-    found = NotImplemented if fused is None else fused(compose)(*x, *given, **params)
-    return compose(k, *x, *numbers, **params) if found is NotImplemented else found
+    if math.prod(x.shape) < least or (fused := k.backend.kernel("fused")) is None:
+        return compose
+
+    def computed(k: Any, *operands: Any) -> Any:
+        given = [k.full(shape=(), fill_value=n, dtype=k.dtype(x)) if type(n) in (int, float) else n for n in operands]
+        found = fused(compose)(*given)
+        return compose(k, *operands) if found is NotImplemented else found
+
+    return computed
 
 
 def averaged(k: Table, old: Any, new: Handle, decay: float) -> Handle:

@@ -15,13 +15,14 @@ from micrograd_core.dtypes import float32, float64, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import DTypeError
-from micrograd_core.ops.record import Handle, Table
-from micrograd_core.optim.base import LARGE, Optimizer, at_once
+from micrograd_core.optim.base import Optimizer, at_once
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.context import programs
 
 EPSILON = 1e-6
 """Added to a norm before it divides, as in PyTorch."""
+LARGE = 1 << 14
+"""Elements of a gradient from which on its squares are added up for themselves, in one pass over memory."""
 
 
 def clip_grad_norm(
@@ -146,10 +147,10 @@ def _squares(k: Any, handles: list[Any]) -> list[Tensor]:
     flat = [k.reshape(x, shape=(math.prod(x.shape),)) for x in handles]
     small, vectors = ([x for x in flat if (x.shape[0] < LARGE) is which] for which in (True, False))
     vectors += [k.concat(*small, axis=0)] if small else []
-    return [wrap(Tensor, at_once(k, _squared, (x,), ()), k, float64, None) for x in vectors]
+    return [wrap(Tensor, at_once(k, _squared, x, LARGE)(k, x), k, float64, None) for x in vectors]
 
 
-def _squared(k: Table, x: Handle) -> Handle:
+def _squared(k: Any, x: Any) -> Any:
     return k.sum(k.square(k.astype(x, dtype=float64)), axis=None, keepdims=False)
 
 

@@ -7,16 +7,18 @@ from typing import Any, ClassVar
 from micrograd_core.ops.record import Handle, Operand, Table
 from micrograd_core.optim.base import Parameters, Rule, at_once, averaged, rule, setting
 
+LARGE = 1 << 16
+"""Elements of a parameter from which on its step is one pass over memory."""
+
 
 def _straight(k: Table, p: Handle, g: Handle, back: Operand) -> Handle:
     return k.add(p, k.multiply(g, back))
 
 
-def _along(k: Table, p: Handle, g: Handle, *others: Any, nesterov: bool) -> tuple[Handle, Handle]:
-    """The parameter and its velocity."""
-    velocity, back, momentum, *undamped = others
-    velocity = k.add(k.multiply(velocity, momentum), k.multiply(g, *undamped) if undamped else g)
-    return _straight(k, p, k.add(g, k.multiply(velocity, momentum)) if nesterov else velocity, back), velocity
+def _along(k: Table, p: Any, g: Any, v: Any, back: Any, momentum: Any, share: Any, nesterov: bool) -> Any:
+    """The parameter and its velocity, of which the gradient is a share, or all for True."""
+    v = k.add(k.multiply(v, momentum), g if share is True else k.multiply(g, share))
+    return k.add(p, k.multiply(k.add(g, k.multiply(v, momentum)) if nesterov else v, back)), v
 
 
 @rule
@@ -79,19 +81,16 @@ class SGD(Rule):
     def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """Heavy ball, or Nesterov's."""
         if not self.momentum:
-            return at_once(k, _straight, (p, g), (-self.lr,))  # type: ignore[no-any-return]
-        numbers: tuple[float, ...] = -self.lr, self.momentum
-        if "velocity" not in state:
-            state["velocity"] = k.full(shape=(), fill_value=0.0, dtype=k.dtype(g))
-        elif self.dampening:
-            numbers += (1 - self.dampening,)
-        p, state["velocity"] = at_once(k, _along, (p, g, state["velocity"]), numbers, nesterov=self.nesterov)
+            return at_once(k, _straight, p, LARGE)(k, p, g, -self.lr)  # type: ignore[no-any-return]
+        fresh = "velocity" not in state
+        v = k.full(shape=(), fill_value=0.0, dtype=k.dtype(g)) if fresh else state["velocity"]
+        share = 1 - self.dampening if self.dampening and not fresh else True
+        p, state["velocity"] = at_once(k, _along, p, LARGE)(k, p, g, v, -self.lr, self.momentum, share, self.nesterov)
         return p
 
     def settings_at(self, step: int) -> dict[str, Any]:
         """The settings under their own names."""
-        names = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("lr", "momentum", "dampening", "weight_decay", "nesterov")}
 
 
 @rule
