@@ -192,30 +192,43 @@ def history(folder: Path) -> list[float]:
     return found
 
 
-def test_a_killed_training_goes_on_with_more_ranks_and_has_the_curve_of_one_process(tmp_path: Path) -> None:
-    pytest.importorskip("micrograd_train")
-    whole = tmp_path / "whole"
-    assert job(1, *TRAIN, "--epochs", 6, "--out", whole).returncode == 0
-    stopped = tmp_path / "stopped"
-    killer = program(
-        tmp_path,
-        """
-        import threading
+def hit(folder: Path, name: str) -> Path:
+    """The command, of which rank 1 gets a signal after its fourth epoch."""
+    return program(
+        folder,
+        f"""
         from micrograd_core.tools.cli import main
         from micrograd_train.learning import loop
 
         loop.PAUSE = 0.0
         close = loop.Loop._close
 
-        def kill_in_the_fourth(self, told):
+        def hit_after_the_fourth(self, told):
             close(self, told)
             if len(self.history) == 4 and rank == 1:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.{name})
 
-        loop.Loop._close = kill_in_the_fourth
+        loop.Loop._close = hit_after_the_fourth
         sys.exit(main(sys.argv[1:]))
         """,
     )
+
+
+def test_ctrl_c_on_one_rank_stops_all_of_a_training_when_it_is_saved(tmp_path: Path) -> None:
+    pytest.importorskip("micrograd_train")
+    out = tmp_path / "out"
+    done = job(2, hit(tmp_path, "SIGINT"), *TRAIN[2:], "--epochs", 6, "--out", out, "--world", "mpi", limit=60)
+    assert done.returncode == 130
+    assert done.stderr.count("micrograd: interrupted in epoch 5 of 6; go on with: micrograd train digits") == 1
+    assert (out / "checkpoint.safetensors").exists()
+
+
+def test_a_killed_training_goes_on_with_more_ranks_and_has_the_curve_of_one_process(tmp_path: Path) -> None:
+    pytest.importorskip("micrograd_train")
+    whole = tmp_path / "whole"
+    assert job(1, *TRAIN, "--epochs", 6, "--out", whole).returncode == 0
+    stopped = tmp_path / "stopped"
+    killer = hit(tmp_path, "SIGKILL")
     done = job(2, killer, *TRAIN[2:], "--epochs", 6, "--out", stopped, "--world", "mpi", limit=60)
     assert done.returncode != 0
     assert (stopped / "checkpoint.safetensors").exists()

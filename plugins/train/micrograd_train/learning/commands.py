@@ -9,6 +9,7 @@ from typing import Any
 
 from micrograd_core.errors import MicrogradError, MissingExtra
 from micrograd_core.tools import arguments as common
+from micrograd_core.tools.cli import INTERRUPTED
 from micrograd_train import options as own
 from micrograd_train.learning.settings import OPTIMIZERS, TASKS, NotSensible, Settings
 
@@ -107,6 +108,8 @@ def _train(options: argparse.Namespace) -> int:
             group.abort(f"micrograd: {error}", 2)
         raise
     except KeyboardInterrupt as interrupt:
+        if group is not None and group.rank and interrupt.args:  # rank 0 says it
+            return INTERRUPTED
         if interrupt.args:  # it is saved
             given = [*options.given, *(["--resume"] if not options.resume else [])]
             raise KeyboardInterrupt(f"{interrupt.args[0]}; go on with: micrograd {shlex.join(given)}") from None
