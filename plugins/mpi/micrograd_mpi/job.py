@@ -29,6 +29,8 @@ SPINS = 20
 """How often MPI is asked before others may have the core."""
 LOOK = 1.0
 """Seconds after which a rank that waits looks whether one of the others has ended."""
+PASSED_ON = 0.3
+"""Seconds that `mpiexec` has to pass on what a rank wrote, before it ends the job and forgets the rest."""
 ANSWER = 2.0
 """Seconds that another rank has to tell where it is."""
 CALLS, WAITS, KIND, BYTES, ENDED, FIELDS = 0, 1, 2, 3, 4, 5
@@ -209,11 +211,7 @@ class World:
         status : int
             The exit status of the job.
         """
-        sys.stderr.write(f"rank {self.rank} of {self.size}: {message}\n")
-        sys.stderr.flush()
-        if self.size > 1:
-            MPI.COMM_WORLD.Abort(status)
-        sys.exit(status)
+        _end(f"rank {self.rank} of {self.size}: {message}\n", status)
 
     def split(self, color: int, key: int | None = None) -> World:
         """The ranks that give the same `color`, as a world of their own, in the order of `key`, by default of rank."""
@@ -392,12 +390,20 @@ def _end_together() -> None:
             return
         text = "".join(traceback.format_exception(kind, error, trace))
         rank = f"rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}"
-        sys.stderr.write(f"{rank} failed, which ends the job:\n{text}")
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(130 if issubclass(kind, KeyboardInterrupt) else 1)
+        _end(f"{rank} failed, which ends the job:\n{text}", 130 if issubclass(kind, KeyboardInterrupt) else 1)
 
     sys.excepthook = ended
     atexit.register(_say_that_it_ended)
+
+
+def _end(message: str, status: int) -> None:
+    """Write a message, and end all ranks once `mpiexec` has had the time to pass it on."""
+    sys.stderr.write(message)
+    sys.stderr.flush()
+    if MPI.COMM_WORLD.size > 1:
+        time.sleep(PASSED_ON)
+        MPI.COMM_WORLD.Abort(status)
+    sys.exit(status)
 
 
 def _say_that_it_ended() -> None:
