@@ -74,7 +74,7 @@ def _devices(options: argparse.Namespace) -> int:
 
     rows = doctor.examine_all()
     beside = [each.load()() for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
-    common.tell(options, rows, "\n".join([doctor.table(rows), *beside]))
+    common.tell(options, rows, "\n".join([doctor.table(rows), *filter(None, beside)]))
     return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
 
 

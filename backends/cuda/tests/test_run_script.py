@@ -55,6 +55,7 @@ def test_without_a_gpu_every_step_fails_but_the_hosts_own_tests(tmp_path: Path) 
         PATH=path,
         SMALL="1",
         LEAK_STEPS="1",
+        KERNELS="functions_of_rows",
         CONFORMANCE="test_level",
         TESTS="tests/benchmarks/test_gpu_peers.py::test_what_the_device_did_is_counted_by_call_and_by_kernel",
     )

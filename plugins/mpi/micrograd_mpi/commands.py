@@ -30,10 +30,8 @@ def _world(options: argparse.Namespace) -> int:
 
 
 def told() -> str:
-    """What ``micrograd devices`` says below its table."""
-    if started()[1] == 1:
-        return "world: one process; `mpiexec -n 2 micrograd world` shows several"
-    return _examined()[1]
+    """What ``micrograd devices`` says below its table, where several processes were started."""
+    return _examined()[1] if started()[1] > 1 else ""
 
 
 def _examined() -> tuple[dict[str, Any] | None, str]:

@@ -164,7 +164,7 @@ def test_the_world_is_shown(tmp_path: Path) -> None:
     assert facts["works"] is True
     done = job(2, "-m", "micrograd_core.tools.cli", "devices")
     assert "world: 2 ranks on" in done.stdout
-    assert told() == "world: one process; `mpiexec -n 2 micrograd world` shows several"
+    assert not told()
 
 
 def test_another_mpis_mpiexec_is_noticed(tmp_path: Path) -> None:
