@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import entry_points
 from reprlib import repr as brief
 from typing import Any
 
@@ -21,6 +23,15 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpF
     def _get_help_string(self, action: argparse.Action) -> str | None:
         shown = action.default is not None and action.default not in ("", False, [], argparse.SUPPRESS)
         return super()._get_help_string(action) if shown and not action.required else action.help
+
+
+def installed(group: str, *arguments: Any) -> Iterator[Any]:
+    """What the functions of a group of entry points return. One that is broken is said, and left out."""
+    for each in sorted(entry_points(group=group), key=lambda each: each.name):
+        try:
+            yield each.load()(*arguments)
+        except Exception as error:
+            print(f"micrograd: the commands of {each.value!r} are left out: {error!r}", file=sys.stderr)
 
 
 def command(commands: Commands, name: str, help: str, examples: Iterable[str], **options: Any) -> Any:

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 
 from micrograd_core import __version__
 from micrograd_core.errors import MicrogradError, MissingExtra
@@ -67,15 +66,6 @@ OF_TRAIN = ("train", "predict", "evaluate", "inspect", "compare", "export", "dra
 """Commands that the extra ``train`` brings."""
 
 
-def _add_installed(commands: common.Commands) -> None:
-    """Add the commands of other distributions. One that is broken is said, and left out."""
-    for each in sorted(entry_points(group=GROUP), key=lambda each: each.name):
-        try:
-            each.load()(commands)
-        except Exception as error:
-            print(f"micrograd: the commands of {each.value!r} are left out: {error!r}", file=sys.stderr)
-
-
 def _parser() -> tuple[argparse.ArgumentParser, common.Commands]:
     parser = argparse.ArgumentParser(
         "micrograd",
@@ -86,7 +76,8 @@ def _parser() -> tuple[argparse.ArgumentParser, common.Commands]:
     )
     parser.add_argument("--version", action="version", version=f"micrograd-core {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_add_installed, add_devices, add_conformance, add_new_backend):
+    [*common.installed(GROUP, commands)]
+    for add in (add_devices, add_conformance, add_new_backend):
         add(commands)
     return parser, commands
 

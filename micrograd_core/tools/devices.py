@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib.metadata import entry_points
 from shlex import quote
 
 from micrograd_core.tools import arguments as common
@@ -73,8 +72,7 @@ def _devices(options: argparse.Namespace) -> int:
     from micrograd_core.tools import doctor
 
     rows = doctor.examine_all()
-    beside = [each.load()() for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
-    common.tell(options, rows, "\n".join([doctor.table(rows), *filter(None, beside)]))
+    common.tell(options, rows, "\n".join([doctor.table(rows), *filter(None, common.installed(GROUP))]))
     return 1 if any(row["status"] in ("broken", "wrong") for row in rows) else 0
 
 

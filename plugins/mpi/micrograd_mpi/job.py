@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import pickle
 import sys
 import time
 import traceback
@@ -53,6 +54,7 @@ class _State:
         memory: Any = self.window
         self.told = memoryview(memory).cast("B").cast("q")
         self.pending: dict[Any, Any] = {}  # what `begin_all_reduce` began
+        self.left: list[Pending] = []  # what an interrupt left: MPI may still write into its memory
         self.nccl: Any = None
         for field in range(FIELDS):
             self.told[field] = 0
@@ -132,8 +134,6 @@ class World:
         Pickles come from ranks of the same job only.
         """
         _refuse_in_trace("gather")
-        import pickle
-
         own = pickle.dumps(x)
         lengths = memoryview(bytearray(8 * self.size)).cast("q")
         own_length = memoryview(bytearray(8)).cast("q")
@@ -233,7 +233,7 @@ class World:
         state = self.state
         told = state.told
         told[CALLS] += 1
-        told[KIND], told[BYTES] = NUMBERS[kind], size
+        told[KIND], told[BYTES], told[WAITS] = NUMBERS[kind], size, 0
         try:
             return Pending(begin(state.comms[kind]), kind, size, told[CALLS], held)
         except MPI.Exception as error:
@@ -270,6 +270,9 @@ class World:
             told[WAITS] = 0
         except MPI.Exception as error:
             raise self._failed(pending.kind, pending.size, error) from error
+        except BaseException:
+            self.state.left.append(pending)
+            raise
 
     def _failed(self, kind: str, size: int, error: Exception) -> WorldError:
         return WorldError(
@@ -382,10 +385,10 @@ def _end_together() -> None:
     if _ending:
         return
     _ending.append(True)
-    before = sys.excepthook
+    before, process = sys.excepthook, os.getpid()
 
     def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if MPI.COMM_WORLD.size == 1 or MPI.Is_finalized():
+        if os.getpid() != process or MPI.Is_finalized() or MPI.COMM_WORLD.size == 1:  # a forked child is no rank
             before(kind, error, trace)
             return
         text = "".join(traceback.format_exception(kind, error, trace))
@@ -393,7 +396,7 @@ def _end_together() -> None:
         _end(f"{rank} failed, which ends the job:\n{text}", 130 if issubclass(kind, KeyboardInterrupt) else 1)
 
     sys.excepthook = ended
-    atexit.register(_say_that_it_ended)
+    atexit.register(_say_that_it_ended, process)
 
 
 def _end(message: str, status: int) -> None:
@@ -406,9 +409,9 @@ def _end(message: str, status: int) -> None:
     sys.exit(status)
 
 
-def _say_that_it_ended() -> None:
+def _say_that_it_ended(process: int) -> None:
     """Ranks that wait for this one find that it has ended; once all have, MPI gets back what it gave."""
-    for each in _live:
+    for each in _live if os.getpid() == process else ():
         state = each.state
         state.told[ENDED] = 1
         request = state.comms["nothing"].Ibarrier()
