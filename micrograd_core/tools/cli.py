@@ -76,7 +76,7 @@ def _parser() -> tuple[argparse.ArgumentParser, common.Commands]:
     )
     parser.add_argument("--version", action="version", version=f"micrograd-core {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    [*common.installed(GROUP, commands)]
+    list(common.installed(GROUP, commands))
     for add in (add_devices, add_conformance, add_new_backend):
         add(commands)
     return parser, commands

@@ -86,7 +86,7 @@ def test_bad_options_get_a_sentence(arguments: list[str], words: str) -> None:
 def test_a_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cli, "entry_points", lambda group: [])
+    monkeypatch.setattr(arguments, "entry_points", lambda group: [])
     assert main(["train", "digits", "--out", str(tmp_path / "new")]) == 2
     error = capsys.readouterr().err
     assert "micrograd train needs micrograd-train; install it with: pip install 'micrograd-core[train]'" in error
@@ -108,7 +108,7 @@ def test_a_distribution_adds_commands_and_a_broken_one_disturbs_no_other(
             return self.found
 
     points = [Point("a", "theirs:add", None), Point("b", "ours:add", add)]
-    monkeypatch.setattr(cli, "entry_points", lambda group: points if group == "micrograd.commands" else [])
+    monkeypatch.setattr(arguments, "entry_points", lambda group: points if group == "micrograd.commands" else [])
     assert main(["greet"]) == 0
     told = capsys.readouterr()
     assert told.out == "hello\n"
