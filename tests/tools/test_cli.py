@@ -13,7 +13,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Device, asarray
 from micrograd_core.checkpoints import load_model
-from micrograd_core.tools import cli
+from micrograd_core.tools import arguments
 from micrograd_core.tools.cli import main
 from micrograd_train import train
 from micrograd_train.learning import loop
