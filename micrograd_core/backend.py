@@ -21,7 +21,7 @@ PROTOCOL: Final = 1
 """The protocol version this core speaks. It changes when a member is added that backends must have, or one changes."""
 
 CAPABILITIES: Final = {
-    "array-api": "every function of the array API standard's main namespace works, on complex numbers too",
+    "array-api": "every function of the array API standard's main namespace works, in the dtypes of the device",
     "boolean-indexing": "x[mask] selects, and x[mask] = values writes",
     "complex": "the complex dtypes work in every numeric operation",
     "data-dependent-shapes": "nonzero and unique_* work",
@@ -36,7 +36,7 @@ CAPABILITIES: Final = {
 """The fixed vocabulary of `Backend.capabilities`, with what each word promises."""
 
 STANDS_ON: Final = {
-    "array-api": frozenset({"boolean-indexing", "complex", "data-dependent-shapes"}),
+    "array-api": frozenset({"boolean-indexing", "data-dependent-shapes"}),
     "eig": frozenset({"complex", "linalg"}),
 }
 """Words that a word cannot be claimed without."""

@@ -90,7 +90,7 @@ class StridedBackend:
     """
 
     protocol = PROTOCOL
-    capabilities: frozenset[str] = frozenset({"boolean-indexing", "data-dependent-shapes", "strided"})
+    capabilities: frozenset[str] = frozenset({"array-api", "boolean-indexing", "data-dependent-shapes", "strided"})
 
     def __init__(
         self, device: str, dtypes: Mapping[str, Any], kernels: Mapping[str, Callable[..., Any]] | None = None

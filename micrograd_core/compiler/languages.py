@@ -88,8 +88,9 @@ class Language(NamedTuple):
         # The least integer has no literal: it would be one more, negated.
         if dtype.kind == "signed integer" and x == integer_range(dtype)[0]:
             return f"({self.number(x + 1, dtype)} - {self.number(1, dtype)})"
+        exact = self.exact if dtype.is_floating and not x else "{x}"  # some drivers know that a product with 0 is 0
         x = unpack(pack([x], dtype), dtype)[0].hex() if dtype.is_floating else int(x)  # rounded to the dtype
-        return self.converted(f"({self.literals.get(dtype.name, '{x}').format(x=x)})", dtype)
+        return exact.format(x=self.converted(f"({self.literals.get(dtype.name, '{x}').format(x=x)})", dtype))
 
     def converted(self, x: str, dtype: DType) -> str:
         """A value as one of a dtype."""
@@ -194,16 +195,17 @@ WGSL: Final = Language(
     types={"bool": "bool", **_WGSL, "float32": "f32"},
     memory={"bool": "u32"},
     functions={
-        "divide": "{0} / {1}",
-        "pow": "power({0}, {1})",
-        "abs": "abs({0})",
-        **{name: name + "({0})" for name in "exp log sqrt sin cos floor ceil trunc round".split()},
+        "divide": "{0} / {1}", "pow": "power({0}, {1})", "abs": "abs({0})", "exp": "natural_exp({0}, 0)",
+        "expm1": "exp_less_1({0})", "log": "natural_log({0}, 0)", "log1p": "log_beyond_1({0})", "sin": "sine({0}, 0)",
+        "cos": "sine({0}, 1)", "tan": "tangent({0})", "tanh": "hyperbolic_tangent({0})", "erf": "error_function({0})",
+        "erfc": "error_rest({0})", "times_normal": "times_normal({0}, {1})", "signbit": "negative({0})",
+        "isfinite": "finite({0})", **{name: name + "({0})" for name in "sqrt floor ceil trunc round".split()},
     },
     let="let {name} = {x};", var="var {name}: {T} = {x};", loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
     scratch="var {name}: array<{T}, {n}>;", cast="{T}({x})",
     casts={
         ("uint32", "int64"): "(i64({0} & 0x7fffffffu) + i64({0} >> 31) * 2147483648li)",  # some compilers copy the sign
-        ("float32", "bool"): "(nan({0}) || {0} != 0f)",
+        ("float32", "bool"): "(nan({0}) || {0} != 0f)", ("int32", "uint64"): "u64(i64({0}))",
     },
     choice="select({b}, {a}, {c})",
     literals={"float32": "{x}f", "int64": "{x}li", "uint64": "{x}lu"},

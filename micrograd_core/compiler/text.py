@@ -122,11 +122,11 @@ class Printer:
         language = self.language
         if source is target:
             return x
-        if target is bool_:
-            return f"{x} != {language.number(0, source)}" if source is not bool_ else x
         own = language.casts.get((source.name, target.name))
         if own is not None:
             return own.format(x)
+        if target is bool_:
+            return f"{x} != {language.number(0, source)}"
         plain = language.converted(x, target)
         if not source.is_floating or not target.is_integer:
             return plain

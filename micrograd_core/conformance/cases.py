@@ -188,7 +188,7 @@ class Case(NamedTuple):
     def arrays(self) -> list[Any]:
         """The operands as NumPy arrays in the case's dtype, and Python scalars."""
         found: list[Any] = []
-        sample = self.sample
+        sample, ranks = self.sample, [len(x.shape) for x in self.sample.operands if isinstance(x, Array)]
         for position, (operand, values) in enumerate(zip(sample.operands, draw(sample), strict=True)):
             if not isinstance(operand, Array):
                 found.append(values + 0.25 if self.form == "backwards" and isinstance(values, float) else values)
@@ -205,7 +205,8 @@ class Case(NamedTuple):
             array = rounded(numbers > 0 if kind == "bool" else numbers, dtype).reshape(operand.shape)
             if self.layout == "broadcast" and array.ndim:
                 array = np.broadcast_to(array[..., :1], array.shape)
-            if self.form and self.form != TWICE:
+            shorter = self.form == "longer" and not min(ranks) < array.ndim == max(ranks)
+            if self.form and self.form != TWICE and not shorter:
                 array = rounded(changed(array, self.form, dtype, position, own=self._is_apart(position)), dtype)
             found.append(array)
         if self.form == TWICE:

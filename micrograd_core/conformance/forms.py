@@ -68,16 +68,24 @@ def _backwards(x: Any, dtype: str) -> Any:
     return less[..., ::-1] if x.ndim else less
 
 
+def _lone(x: Any, dtype: str) -> Any:
+    """One is infinite, and one NaN."""
+    place = np.arange(x.size).reshape(x.shape)
+    return np.where(place == x.size // 2, x.dtype.type(np.inf), np.where(place == 0, x.dtype.type(np.nan), x))
+
+
 # How the elements of an operand change; those of the operands with a dtype of their own (indices, conditions) stay.
 NUMBERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "rough": _rough, "zeros": _zeros, "ones": lambda x, dtype: np.ones_like(x), "subnormal": _subnormal,
-    "small": _small, "huge": _huge, "backwards": _backwards,
+    "small": _small, "huge": _huge, "backwards": _backwards, "lone": _lone, "doubled": lambda x, dtype: x + x,
+    "identity": lambda x, dtype: np.broadcast_to(np.eye(*x.shape[-2:], dtype=x.dtype), x.shape) if x.ndim > 1 else x,
 }  # fmt: skip
 
-OF_FLOATS: Final = frozenset({"subnormal", "small", "huge"})
+OF_FLOATS: Final = frozenset({"subnormal", "small", "huge", "lone"})
 # How the shape of every operand with axes changes.
 SHAPES: Final[dict[str, Callable[[Any], Any]]] = {
     "long": lambda x: np.concatenate([x] * 251),
+    "longer": lambda x: np.concatenate([x] * 251),  # operands with fewer axes than others stay
     "tiled": lambda x: np.tile(x, [7] * min(x.ndim, 2)),
     "one element": lambda x: x[(slice(0, 1),) * x.ndim],
     "empty": lambda x: x[:0],
@@ -114,6 +122,7 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
         "an algorithm stops at NaN, or goes on": f"{MATRICES} {VALUES}",
         "a transform multiplies infinities by 0, or leaves that out": FOURIER,
     },
+    "lone": {"as of rough ones": f"copysign signbit floor_divide cross_entropy_gradient {MATRICES} {VALUES} {FOURIER}"},
     "ones": {"a singular matrix has no inverse, and many bases": MATRICES},
     "zeros": {"a singular matrix has no inverse, and many bases": MATRICES},
     "subnormal": {
@@ -155,7 +164,8 @@ WHY_OPEN: Final[dict[str, dict[str, str]]] = {
             "cumulative_sum matmul linear cross_entropy nll_loss layer_norm softmax_gradient standardize "
             "attention_weights_gradient standardize_gradient layer_norm_gradients batch_norm_gradient "
             f"batch_norm_gradients cross_entropy_gradient embedding_gradient batch_norm {SEQUENCES} {FOURIER} "
-            f"{CONVOLUTIONS} {MATRICES} {VALUES} {SUMS}"
+            f"{CONVOLUTIONS} {MATRICES} {VALUES} {SUMS} "
+            "layer_norm_weight_gradient rms_norm_weight_gradient batch_norm_weight_gradient"
         ),
     },
 }
@@ -172,7 +182,7 @@ def changed(x: Any, form: str, dtype: str, position: int, own: bool) -> Any:
         return SHAPES[form](x) if x.ndim else x
     if own:
         return x[..., ::-1] if form == "backwards" and x.ndim else x
-    stays = form in OF_FLOATS and DTYPES[dtype].kind != "real floating"
+    stays = (form in OF_FLOATS and DTYPES[dtype].kind != "real floating") or (form == "lone" and position)
     found = x if stays else NUMBERS[form](x, dtype)
     return np.roll(found, position) if form in ("rough", "huge") else found  # operands side by side are not the same
 

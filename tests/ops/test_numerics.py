@@ -36,6 +36,28 @@ def test_logsumexp_of_infinities(device: Device) -> None:
         assert values(x.logsumexp(axis=1)) == [-math.inf, math.inf]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spec", ["cpu", "rawbuffer:0", "strict:0"])
+def test_the_gamma_function_has_its_poles_however_far_out(spec: str, dtype: str) -> None:
+    odd = [-float(2**p + n) for p in ((21, 22, 23) if dtype == "float32" else (50, 51, 52)) for n in (1, 3, 101)]
+    x = asarray([-1.0, -3.0, *odd], dtype=dtype, device=spec)
+    with np.errstate(all="ignore"):
+        assert values(F["lgamma"](x)) == [math.inf] * len(x)
+        assert np.isnan(values(F["digamma"](x))).all()
+    with np.errstate(all="raise"):
+        assert values(F["lgamma"](asarray([-2.5, -1.5, -(2.0**19) - 0.5], device="cpu"))) == pytest.approx(
+            [math.lgamma(each) for each in (-2.5, -1.5, -(2.0**19) - 0.5)], rel=1e-5
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spec", ["cpu", "rawbuffer:0", "strict:0"])
+def test_expm1_overflows_no_sooner_than_its_result(spec: str, dtype: str) -> None:
+    top = math.log(np.finfo(dtype).max)
+    x = np.linspace(0.9 * top, 0.9999 * top, 20).astype(dtype)
+    np.testing.assert_allclose(values(F["expm1"](asarray(x, device=spec))), np.expm1(x), rtol=1e-4)
+
+
 def test_sigmoid_and_tanh_tails(device: Device) -> None:
     x = Tensor([-1000.0, -40.0, 0.0, 40.0, 1000.0], dtype="float64", device=device)
     s = values(x.sigmoid())

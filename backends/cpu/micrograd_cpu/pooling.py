@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.layout import Shape
+from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cpu.convolution import dense, divided, functions_of_range, pair
 from micrograd_cpu.patches import inside, padded, windows
 
@@ -127,8 +128,7 @@ def _loops(kernel: Shape, stride: Shape, dilation: Shape, dtype: Any) -> list[Ca
 
 def _prepared(x: Any, positions: Shape, kernel: Shape) -> tuple[Any, int, bool]:
     """What the loops are told, how many planes there are, and whether these are worth two threads."""
-    planes = x.shape[0] * x.shape[1]
-    sizes = np.array([*pair(x.shape[2:], 1), *pair(positions, 1)], np.int64)
+    sizes, planes = np.array([*pair(x.shape[2:], 1), *pair(positions, 1)], np.int64), x.shape[0] * x.shape[1]
     return sizes, planes, planes * math.prod(positions) * math.prod(kernel) >= SHARED
 
 
@@ -150,9 +150,9 @@ def max_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilat
 
 
 def max_pool_gradient(g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape) -> Any:
-    """In loops, or not at all."""
-    loops = _loops(kernel_size, stride, dilation, x.dtype)
-    if loops is None:
+    """In loops, or not at all; cotangents of another shape are refused elsewhere."""
+    loops, lengths = _loops(kernel_size, stride, dilation, x.dtype), (kernel_size, stride, padding, dilation)
+    if loops is None or g.shape != (*x.shape[:2], *lengths_of("max_pool", x.shape[2:], *lengths)):
         return NotImplemented
     x, g = dense(padded(x, padding, -math.inf)), dense(g)
     out = np.zeros(x.shape, x.dtype)

@@ -174,3 +174,10 @@ def test_nan_is_the_maximum_and_nothing_equals_it(loops: bool) -> None:
     if loops:
         found = computed("max_pool1d_gradient")(np.ones((1, 1, 2), "float32"), x, **windows)
         assert np.array_equal(found, [[[np.nan, np.nan, 0.5, 0.5]]], equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 9, 9), (3, 1, 2, 2), (1, 1, 2)])
+def test_cotangents_of_another_shape_are_not_written_beyond_the_result(loops: bool, shape: tuple[int, ...]) -> None:
+    given: Any = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}
+    g, x = np.ones(shape, np.float32), np.ones((1, 1, 4, 4), np.float32)
+    assert pooling.max_pool_gradient(g, x, **given) is NotImplemented

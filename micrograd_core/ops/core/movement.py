@@ -144,10 +144,6 @@ def _expand_dims(k: Table, x: Handle, *, axis: tuple[int, ...]) -> Handle:
     return k.reshape(x, shape=tuple(1 if each in axis else next(lengths) for each in range(ndim)))
 
 
-def _squeeze(k: Table, x: Handle, *, axis: tuple[int, ...]) -> Handle:
-    return k.reshape(x, shape=tuple(length for each, length in enumerate(x.shape) if each not in axis))
-
-
 def _flip(k: Table, x: Handle, *, axis: tuple[int, ...]) -> Handle:
     key = tuple(slice(None, None, -1) if each in axis else slice(None) for each in range(len(x.shape)))
     return k.getitem(x, key=resolve_key(key, x.shape))
@@ -243,7 +239,7 @@ OPS = (
         standard=True,
         parameters=_squeeze_parameters,
         gradient=(_as_operand,),
-        compose=_squeeze,
+        compose=lambda k, x, *, axis: k.reshape(x, shape=tuple(n for i, n in enumerate(x.shape) if i not in axis)),
         samples=(Sample((2, 1, 3), axis=1), Sample((1, 2, 1), axis=(0, 2))),
     ),
     _VIEW(

@@ -262,10 +262,6 @@ def _shares(k: Table, x: Handle, *, axis: Any) -> Handle:
 _QUANTIFIER = (Sample(Array((2, 3), dtype="bool")), Sample(Array((2, 3), dtype="bool"), axis=1))
 
 
-def _count_nonzero(k: Table, x: Handle, **params: Any) -> Handle:
-    return k.sum(k.astype(x if k.dtype(x) is bool_ else k.not_equal(x, 0), dtype=int64), **params)
-
-
 def _all(k: Table, x: Handle, *, axis: Shape | None, keepdims: bool) -> Handle:
     return k.equal(k.count_nonzero(x, axis=axis, keepdims=keepdims), count(x, axis))
 
@@ -337,7 +333,7 @@ OPS = (
         accepts=ANY,
         result=to_int64,
         gradient="counts are not differentiable",
-        compose=_count_nonzero,
+        compose=lambda k, x, **params: k.sum(k.astype(k.astype(x, dtype=bool_), dtype=int64), **params),
         samples=(*_QUANTIFIER, Sample(Array((3, 4), 0, 2, "int64"), axis=0, keepdims=True), Sample((2, 3))),
     ),
     _in_float32(

@@ -173,7 +173,7 @@ OPS = (
         refuses=_check_celu,
         gradient=(lambda k, g, out, x, *, alpha: k.multiply(g, k.exp(k.multiply(k.minimum(x, 0), 1 / alpha))),),
         compose=lambda k, x, *, alpha=1.0: k.where(k.less(0, x), x, k.multiply(_exponential(k, x, alpha), alpha)),
-        samples=(Sample(Array((2, 3))), Sample(Array(()), alpha=0.4)),
+        samples=(Sample(Array(())), Sample(Array((2, 3)), alpha=0.4)),
     ),
     _ELEMENTWISE(
         "softsign",

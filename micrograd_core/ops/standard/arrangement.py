@@ -145,14 +145,10 @@ def _repeat(k: Table, x: Handle, *, repeats: Any, axis: int | None) -> Handle:
     return k.reshape(k.copy(x), shape=(*before, length * repeats, *after))
 
 
-def _reflected(length: int) -> int:
-    return max(2 * length - 2, 1)  # a reflection without the edges repeats with this period
-
-
 POSITIONS: Final = {
     "edge": lambda i, length: min(max(i, 0), length - 1),
     "wrap": lambda i, length: i % length,
-    "reflect": lambda i, length: length - 1 - abs(i % _reflected(length) - (length - 1)),
+    "reflect": lambda i, length: length - 1 - abs(i % max(2 * length - 2, 1) - (length - 1)),
     "symmetric": lambda i, length: min(i % (2 * length), -1 - i % (2 * length) + 2 * length),
 }
 """Which element of an axis stands at position `i` of the padded axis, counted from its first element: by mode."""

@@ -162,10 +162,6 @@ def _from_parameters(place: Any, /, shape: int | tuple[int, ...], *, dtype: Any 
     return {"shape": (shape,) if isinstance(shape, int) else tuple(shape), "dtype": wanted}
 
 
-def _uniform_from(k: Table, place: Handle, *, shape: Shape, dtype: DType) -> Handle:
-    return k.random_uniform(shape=shape, dtype=dtype, **start_at(unpack(k.to_host(place), uint64)))
-
-
 OPS = calls(
     Op(
         "random_uniform_from",
@@ -175,7 +171,7 @@ OPS = calls(
         result=requested,
         shape=lambda place, *, shape, dtype: shape,
         gradient="random numbers have no gradient",
-        compose=_uniform_from,
+        compose=lambda k, place, **params: k.random_uniform(**params, **start_at(unpack(k.to_host(place), uint64))),
         batching=one_by_one,
         samples=(
             Sample(Array((PLACE,), 0, 1 << 62, "uint64"), shape=(3, 7)),

@@ -30,7 +30,7 @@ def _shifted(k: Table, x: Handle) -> tuple[Any, Any, Any]:
 
 def _beside_integer(k: Table, x: Handle) -> Handle:
     """`x` less the nearest integer."""
-    return k.subtract(x, k.floor(k.add(x, 0.5)))
+    return k.subtract(x, k.round(x))
 
 
 # ── the gamma function ───────────────────────────────────────────────────────────────────────────────────────
@@ -79,8 +79,8 @@ def _lgamma(k: Table, x: Handle) -> Handle:
     above = k.where(middle, below, k.add(k.add(main, math.log(2 * math.pi) / 2 - 0.5), tail))
     rest = _beside_integer(k, x)
     sine = k.abs(_sine(k, rest))
-    mirrored = k.subtract(k.negative(k.log(k.where(left, sine, 1))), above)
     pole = k.logical_or(k.equal(rest, 0), k.equal(x, -math.inf))
+    mirrored = k.subtract(k.negative(k.log(k.where(pole, 1, sine))), above)
     return k.where(left, k.where(pole, math.inf, mirrored), above)
 
 

@@ -29,13 +29,13 @@ def horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
 
 
 def _expm1(k: Table, x: Handle) -> Handle:
-    """``(u - 1) x / log(u)`` with ``u = exp(x)`` (Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1)."""
+    """``(u - 1) (x / log(u))`` with ``u = exp(x)`` (Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1)."""
     if k.dtype(x).is_complex:
         return _complex_expm1(k, x)
     u = k.exp(x)
     u_minus_1 = k.subtract(u, 1)
     exact = k.logical_or(k.equal(u, 1), k.logical_or(k.equal(u_minus_1, -1), k.logical_not(k.isfinite(u))))
-    corrected = k.divide(k.multiply(u_minus_1, x), k.log(k.where(exact, 2, u)))
+    corrected = k.multiply(u_minus_1, k.divide(x, k.log(k.where(exact, 2, u))))
     return k.where(k.equal(u, 1), x, k.where(exact, u_minus_1, corrected))
 
 

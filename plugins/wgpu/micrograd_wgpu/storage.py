@@ -57,8 +57,8 @@ class WebGPUBackend(CompiledBackend):
         features = ["shader-int64"] if wide else []
         self.info, self.most_buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
         super().__init__(name, [each for each in WGSL.types if wide or "64" not in each])
-        functions = WGSL.preamble.split("\nfn ")
-        self._preamble = "\nfn ".join([each for each in functions if wide or "64" not in each]) + "\n"
+        functions = [each for each in WGSL.preamble.split("\nfn ") if wide or not ("i64" in each or "u64" in each)]
+        self._preamble = "\nfn ".join(functions) + "\n"
         self._gpu = adapter.request_device_sync(required_features=features, required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
         self._guard, self._in_use, self._freed = threading.RLock(), 0, deque[Buffer]()

@@ -1,0 +1,69 @@
+"""Functions of float32 on the first WebGPU device, against float64 on the processor; drivers' have few digits."""
+
+import numpy as np
+import pytest
+
+import micrograd_core as mg
+from micrograd_core.errors import DeviceUnavailable
+
+WITHIN_2 = "exp expm1 exp2 log log1p log2 log10 sin cos tan tanh erf erfc erfinv asinh atanh softplus rsqrt".split()
+SMALLEST = 2.0**-126
+"""Devices may take numbers below it for 0."""
+
+
+@pytest.fixture(scope="module")
+def device() -> mg.Device:
+    try:
+        return mg.Device("wgpu:0")
+    except DeviceUnavailable as error:
+        pytest.skip(str(error))
+
+
+def numbers() -> np.ndarray:
+    """Of all sizes, and many of ordinary size."""
+    rng = np.random.default_rng(0)
+    any_bits = rng.integers(0, 1 << 32, 200_000).astype(np.uint32).view(np.float32)
+    usual = [scale * rng.uniform(-1, 1, 200_000).astype(np.float32) for scale in (1, 1.5, 10, 100)]
+    x = np.concatenate([any_bits, *usual])
+    return x[np.isfinite(x) & (np.abs(x) >= SMALLEST)]
+
+
+def apart(found: np.ndarray, exact: np.ndarray) -> float:
+    """The largest distance in units in the last place, of results that float32 has with all their digits."""
+    there = (np.abs(exact) >= SMALLEST) & (np.abs(exact) <= np.finfo(np.float32).max)
+    assert np.isfinite(found[there]).all()
+    assert (np.isnan(found) == np.isnan(exact)).all()
+    unit = np.spacing(np.abs(exact[there]).astype(np.float32)).astype(np.float64)
+    return float((np.abs(found[there] - exact[there]) / unit).max())
+
+
+@pytest.mark.parametrize("name", WITHIN_2)
+def test_functions_are_within_two_units_in_the_last_place(name: str, device: mg.Device) -> None:
+    x, function = numbers(), getattr(mg, name)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(function(mg.asarray(x.astype(np.float64), device="cpu")))
+        found = np.asarray(function(mg.asarray(x, device=device)).to("cpu")).astype(np.float64)
+        assert apart(found, exact) <= 2
+
+
+def test_powers_are_within_two_units_in_the_last_place(device: mg.Device) -> None:
+    rng = np.random.default_rng(1)
+    x = np.exp(rng.uniform(-80, 80, 400_000)).astype(np.float32)
+    n = (rng.uniform(-87, 88, x.size) / np.log(x.astype(np.float64))).astype(np.float32)
+    with np.errstate(all="ignore"):
+        exact = x.astype(np.float64) ** n.astype(np.float64)
+    found = np.asarray((mg.asarray(x, device=device) ** mg.asarray(n, device=device)).to("cpu")).astype(np.float64)
+    assert apart(found, exact) <= 2
+
+
+def test_numbers_keep_what_compilers_think_they_may_forget(device: mg.Device) -> None:
+    x = mg.asarray(np.float32([1.5, -2.0, np.inf, np.nan]), device=device)
+    assert np.signbit(np.asarray((x[:2] * -0.0).to("cpu"))).tolist() == [True, False]
+    assert np.isnan(np.asarray((x * 0.0).to("cpu"))).tolist() == [False, False, True, True]
+    assert mg.isfinite(x).tolist() == [True, True, False, False]
+    assert x.astype("bool").tolist() == [True] * 4
+    assert mg.logsumexp(x[:3], axis=0).tolist() == np.inf
+    if "uint64" in device.kernels.dtypes:
+        assert mg.asarray([-1], dtype="int32", device=device).astype("uint64").tolist() == [2**64 - 1]
+    for name in ("expm1", "tanh", "sin", "tan", "log1p", "erf"):
+        assert np.signbit(np.asarray(getattr(mg, name)(mg.asarray(np.float32([-0.0]), device=device)).to("cpu")))
