@@ -58,11 +58,11 @@ CHUNK: Final = 4096
 TILE: Final = 4
 """Rows and columns of a product that a unit computes, of products of at least `TILED` numbers."""
 TILED: Final = 1 << 12
-PART: Final = 128
-"""Products that are added up before they join a sum."""
+PART, FEW = 128, 1 << 19
+"""Products that are added up before they join a sum; turns that are less than sorting."""
 LONGEST: Final = 1 << 14
 """Turns that a unit takes at most: some drivers end loops silently after 65,535."""
-OWN: Final = ("take", "take_along_axis", "embedding", "sort", "argsort")
+OWN: Final = tuple("take take_along_axis index_add embedding embedding_gradient sort argsort cumulative_sum".split())
 """Kernels that are no nests, each from a template."""
 RANDOM: Final = ("random_uniform", "random_uniform_from", "random_integers", "random_permutation")
 """Kernels of devices that have 64-bit integers, and a language with words of random numbers."""
@@ -263,10 +263,8 @@ class CompiledBackend(StridedBackend):
         after, length = math.prod(x.shape[axis + 1 :]), x.shape[axis]
         out = self.empty(indices.shape if along else (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
         language, source, dtype = self.language, self._core[indices.dtype], self._core[x.dtype]
-        wide = language.types["int64"] if source.bits == 64 else language.counter
         lost = language.cast.format(T=language.memory_of(dtype), x=language.nan if dtype.is_floating else "0")
-        facts = {"row": language.begun("var", wide), "wide": language.cast.format(T=wide, x="").removesuffix("()")}
-        facts |= {"at": "ui"[not along], "wrap": "length" if source.kind == "signed integer" else "0", "lost": lost}
+        facts = {"at": "ui"[not along], "wrap": "length" if source.kind == "signed integer" else "0", "lost": lost}
         if out.layout.size:
             numbers = after, indices.shape[axis] if along else indices.layout.size, length
             given = map(self._contiguous, (x, indices))
@@ -283,6 +281,42 @@ class CompiledBackend(StridedBackend):
         wide = [(*shape[:axis], each.shape[axis], *shape[axis + 1 :]) for each in (x, indices)]
         x, indices = (h.view(h.layout.broadcast_to(each)) for h, each in zip((x, indices), wide, strict=True))
         return self._take(x, indices, axis=axis, along=True)
+
+    def _index_add(self, x: Strided, indices: Strided, values: Any, *, axis: int) -> Any:
+        """Each number finds the integers that name it among all of them in order; negative ones come first."""
+        before, after, n = x.shape[:axis], x.shape[axis + 1 :], indices.layout.size
+        if not isinstance(values, Strided) or values.shape != (*before, *indices.shape, *after):
+            return NotImplemented
+        indices = self._reshape(indices, shape=(n,))
+        order = self._argsort(indices, axis=0, descending=False, stable=True)
+        out, places = self._fresh("copy", x.shape, x.dtype, x), self._take(indices, order, axis=0)
+        given = [out, self._contiguous(values), places, order]
+        for start in range(0, n if x.layout.size else 0, LONGEST):
+            numbers = math.prod(after), x.shape[axis], n, start, min(start + LONGEST, n)
+            self._text("index_add", x.layout.size, numbers, given)
+        return out
+
+    def _embedding_gradient(self, g: Strided, indices: Strided, *, num_embeddings: int) -> Any:
+        """Rows that integers name get theirs added; few rows are compared with all, which takes fewer launches."""
+        zero = self._number(0.0, "0.0", g.dtype)
+        if g.layout.size * num_embeddings < FEW:
+            return NotImplemented
+        return self._index_add(zero.view(zero.layout.broadcast_to((num_embeddings, g.shape[-1]))), indices, g, axis=0)
+
+    def _cumulative_sum(self, x: Strided, *, axis: int, include_initial: bool = False) -> Any:
+        """A unit for each part of an axis, begun with the sum of the parts before."""
+        if include_initial or not self._covers("add", x, x):
+            return NotImplemented
+        x, parts = self._contiguous(x), -(-x.shape[axis] // PART)
+        out, carry = self.empty(x.shape, x.dtype), x
+        numbers = x.shape[axis], math.prod(x.shape[axis + 1 :]), PART, parts
+        if parts > 1 and out.layout.size:
+            sums = self.empty((*x.shape[:axis], parts, *x.shape[axis + 1 :]), x.dtype)
+            self._text("scan", sums.layout.size, (*numbers, 1), [sums, x, x])
+            carry = self._cumulative_sum(sums, axis=axis)
+        if out.layout.size:
+            self._text("scan", out.layout.size // x.shape[axis] * parts, (*numbers, 0), [out, x, carry])
+        return out
 
     def _argsort(self, x: Strided, *, axis: int, descending: bool, stable: bool, sort: bool = False) -> Strided:
         """A sorting network, whose steps exchange positions; NaN comes last, equal elements stay in order."""
@@ -311,7 +345,11 @@ class CompiledBackend(StridedBackend):
         nest = nests.Nest((), (), buffers, (), ())
         if key not in self._built:
             facts |= {how: language.begun(how, language.counter) for how in ("let", "var")}
-            facts |= {f"let{i}": language.begun("let", language.memory_of(x.dtype)) for i, x in enumerate(buffers)}
+            for i, x in enumerate(buffers):
+                facts |= {f"{how}{i}": language.begun(how, language.memory_of(x.dtype)) for how in ("let", "var")}
+            wide = language.types["int64"] if any(x.dtype.bits == 64 for x in buffers[2:3]) else language.counter
+            facts |= {"wide": language.cast.format(T=wide, x="").removesuffix("()"), "row": language.begun("var", wide)}
+            facts["zero"] = language.cast.format(T=language.memory_of(buffers[0].dtype), x="0")
             facts["index"] = language.cast.format(T=language.counter, x="").removesuffix("()")
             names, _, text = TEMPLATES.joinpath(f"{name}.txt").read_text(encoding="utf-8").partition("\n")
             given = [language.integer.format(n=i + len(handles)) for i in range(len(integers))]

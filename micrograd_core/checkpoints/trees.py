@@ -50,9 +50,7 @@ def encoded(tree: Any, other: Callable[[Any, str], Any], place: str = "") -> Any
 def _function(name: str) -> Any:
     """What is called so among the functions of `micrograd_core`, or of ``nn.functional``."""
     module, _, own = name.rpartition(".")
-    if module == "nn.functional" and own in functional.__all__:
-        return getattr(functional, own)
-    return FUNCTIONS.get(name)
+    return getattr(functional, own) if module == "nn.functional" and own in functional.__all__ else FUNCTIONS.get(name)
 
 
 def _open(name: str) -> Device:

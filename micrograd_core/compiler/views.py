@@ -59,9 +59,7 @@ def viewed(layout: Layout, node: Node) -> Layout | None:
         return layout.reshape(node.shape)
     if node.op == "permute_dims":
         return layout.permute(node.params["axes"])
-    if node.op == "getitem":
-        return layout.index(node.params["key"])
-    return layout.broadcast_to(node.shape)
+    return layout.index(node.params["key"]) if node.op == "getitem" else layout.broadcast_to(node.shape)
 
 
 def through(node: Node) -> tuple[Node, list[Node]]:

@@ -85,9 +85,7 @@ class Writer:
             dtype, *_ = [x.dtype for i, x in enumerate(operands) if isinstance(x, Written) and i not in separate]
             numbers = [self.full(shape=(), fill_value=x, dtype=dtype) if x.__class__ is Length else x for x in operands]
             operands = tuple(numbers)
-        if self.kept(name, operands):
-            return self.step(name, operands, params)
-        return self.composed(name, operands, params)
+        return self.step(name, operands, params) if self.kept(name, operands) else self.composed(name, operands, params)
 
     def composed(self, name: str, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """What an operation is composed of. Two-byte floats are float32 in between, and rounded once, at the end."""

@@ -205,8 +205,9 @@ class Case(NamedTuple):
             array = rounded(numbers > 0 if kind == "bool" else numbers, dtype).reshape(operand.shape)
             if self.layout == "broadcast" and array.ndim:
                 array = np.broadcast_to(array[..., :1], array.shape)
-            shorter = self.form == "longer" and not min(ranks) < array.ndim == max(ranks)
-            if self.form and self.form != TWICE and not shorter:
+            if self.form not in ("", TWICE, "longer") or (
+                min(ranks) < array.ndim == max(ranks) and self.form == "longer"
+            ):
                 array = rounded(changed(array, self.form, dtype, position, own=self._is_apart(position)), dtype)
             found.append(array)
         if self.form == TWICE:

@@ -69,7 +69,7 @@ class Kernels(Suite):
     def test_calls(self, op: str, opened: Device) -> None:
         """The same call gives the same bits; a later write to an operand does not reach a result; nothing is kept."""
         with no_grad(), np.errstate(all="ignore"):
-            for each in _each_kind(op, opened):
+            for each in (max(those, key=_count) for _, those in groupby(_cases(op, opened), attrgetter("dtype"))):
                 found = _called(each, opened)
                 if found is None:  # its result has a dtype that the device does not have
                     continue
@@ -114,11 +114,6 @@ class Kernels(Suite):
 def _drawn(make: Callable[..., Tensor], seed: int, device: Device) -> Tensor:
     """Forty random numbers of a seed."""
     return make(40, generator=random.Generator(seed), device=device)
-
-
-def _each_kind(op: str, device: Device) -> list[Case]:
-    """The case of a native kernel that has most numbers in its result, in a dtype of each kind."""
-    return [max(those, key=_count) for _, those in groupby(_cases(op, device), attrgetter("dtype"))]
 
 
 def _cases(op: str, device: Device) -> list[Case]:

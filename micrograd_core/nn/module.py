@@ -979,9 +979,7 @@ def items_of(value: Any) -> Iterator[tuple[str, Any]] | None:
         return iter(own_tensors_first)
     if isinstance(value, dict):
         return ((str(key), item) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ((str(i), item) for i, item in enumerate(value))
-    return None
+    return ((str(i), item) for i, item in enumerate(value)) if isinstance(value, (list, tuple)) else None
 
 
 class Sequential(Module):

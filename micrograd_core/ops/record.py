@@ -286,11 +286,6 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
-    @property
-    def needs_complex(self) -> bool:
-        """Whether operands or results are complex whatever the dtypes: on many devices that is not to be had."""
-        return self.accepts == COMPLEX or self.capability == "complex"
-
     def accepted(self, position: int) -> frozenset[str]:
         """Dtype kinds of one operand."""
         return self.accepts[position] if isinstance(self.accepts, tuple) else self.accepts

@@ -209,9 +209,7 @@ class Elements(Block):
 
 def _numbers(leaf: Leaf, g: Any) -> list[Any]:
     """The elements of the cotangent of a leaf of values, as its values keep numbers."""
-    if g is None:
-        return [0.0] * len(leaf.values)
-    return numbers_of(leaf.kernels, g, leaf.kernels.dtype(g))
+    return [0.0] * len(leaf.values) if g is None else numbers_of(leaf.kernels, g, leaf.kernels.dtype(g))
 
 
 def kind_of(kernels: Any) -> type[Value]:

@@ -65,9 +65,7 @@ def _lookup(name: str) -> Any:
     for home in (_functional, mg):
         if own in home.__all__:
             return getattr(home, own)
-    if not own.startswith("_") and callable(getattr(_Tensor, own, None)):
-        return functions.of_method(own)
-    return None
+    return functions.of_method(own) if not own.startswith("_") and callable(getattr(_Tensor, own, None)) else None
 
 
 for _name in ("linalg", "fft"):

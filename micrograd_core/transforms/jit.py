@@ -343,6 +343,4 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[
     >>> y.data, a.grad
     (9.0, 6.0)
     """
-    if f is None:
-        return functools.partial(jit, static_argnames=static_argnames)
-    return Jitted(f, static_argnames)
+    return functools.partial(jit, static_argnames=static_argnames) if f is None else Jitted(f, static_argnames)

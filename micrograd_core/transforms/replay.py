@@ -141,9 +141,7 @@ class Replay:
             return at_text(x.what, text)
         if x.kind == "constant":
             return text.name(x.what)
-        if x.kind == "entry":
-            return entry_text(text.name, *x.what)
-        return f"{LOCALS[x.kind]}{x.what}"
+        return entry_text(text.name, *x.what) if x.kind == "entry" else f"{LOCALS[x.kind]}{x.what}"
 
     def _read(self, source: tuple[Any, ...], text: Text) -> str:
         """Where a handle is that the program takes."""

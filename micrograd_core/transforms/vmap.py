@@ -256,9 +256,7 @@ def reentered(level: Level) -> during:
 
 def joining(x: Tensor, level: Level | None) -> Tensor:
     """A tensor whose first axis is the batch of the innermost `level`, as one inside it; ``None``: it has no such."""
-    if level is None:
-        return x
-    return inside(x, level, BatchTable.over(x._kernels.root, depth()))
+    return x if level is None else inside(x, level, BatchTable.over(x._kernels.root, depth()))
 
 
 def settled(x: Tensor, at: int) -> Tensor:

@@ -94,9 +94,7 @@ def conjugate_calculus(rule: Any) -> Any:
 
 def _solved(k: Table, a: Handle, b: Handle, vectors: bool) -> Handle:
     """The solution for `b`, of which `vectors` may be one for each matrix of a stack."""
-    if vectors and len(b.shape) > 1:
-        return k.reshape(k.solve(a, column(k, b)), shape=b.shape)
-    return k.solve(a, b)
+    return k.reshape(k.solve(a, column(k, b)), shape=b.shape) if vectors and len(b.shape) > 1 else k.solve(a, b)
 
 
 def solve_right(k: Table, g: Handle, out: Handle, a: Handle, b: Handle) -> Handle:

@@ -116,9 +116,7 @@ def _gru_parameters(
 
 def _at(k: Table, x: Operand, step: int) -> Any:
     """A step of an array; of a number, which stands for one, the number, and ``None`` for 0."""
-    if is_scalar(x):
-        return x or None
-    return k.getitem(x, key=(step, *(slice(0, n, 1) for n in x.shape[1:])))
+    return x or None if is_scalar(x) else k.getitem(x, key=(step, *(slice(0, n, 1) for n in x.shape[1:])))
 
 
 def _block(k: Table, x: Handle, start: int, stop: int, count: int) -> Handle:
@@ -128,9 +126,7 @@ def _block(k: Table, x: Handle, start: int, stop: int, count: int) -> Handle:
 
 
 def _blocks(k: Table, x: Operand, count: int) -> list[Any]:
-    if x is None or is_scalar(x):
-        return [x] * count
-    return [_block(k, x, i, i + 1, count) for i in range(count)]
+    return [x] * count if x is None or is_scalar(x) else [_block(k, x, i, i + 1, count) for i in range(count)]
 
 
 def _turned(k: Table, x: Handle) -> Handle:

@@ -39,9 +39,7 @@ def _logit(k: Table, x: Handle, *, eps: float | None) -> Handle:
 
 def _logit_rule(k: Table, g: Handle, out: Handle, x: Handle, *, eps: float | None) -> Handle:
     slope = k.divide(g, k.multiply(x, k.subtract(1, x)))
-    if eps is None:
-        return slope
-    return k.where(k.logical_and(k.less_equal(eps, x), k.less_equal(x, 1 - eps)), slope, 0)
+    return slope if eps is None else k.where(k.logical_and(k.less_equal(eps, x), k.less_equal(x, 1 - eps)), slope, 0)
 
 
 def _lerp(k: Table, x: Operand, end: Operand, weight: Operand) -> Handle:

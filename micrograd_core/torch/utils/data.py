@@ -325,9 +325,7 @@ def default_collate(batch: list[Any]) -> Any:
         return [default_collate(list(part)) for part in zip(*batch, strict=True)]
     if isinstance(first, dict):
         return {key: default_collate([each[key] for each in batch]) for key in first}
-    if isinstance(first, str):
-        return batch
-    return asarray(collate(batch))
+    return batch if isinstance(first, str) else asarray(collate(batch))
 
 
 sys.modules[f"{__name__}.dataset"] = sys.modules[f"{__name__}.dataloader"] = sys.modules[__name__]

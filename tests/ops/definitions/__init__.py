@@ -11,12 +11,18 @@ from typing import Any, Final
 import numpy as np
 
 from micrograd_core.ops import Op
+from micrograd_core.ops.record import COMPLEX
 
 DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {
     name: definition
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py"))
     for name, definition in import_module(f"{__name__}.{path.stem}").DEFINITIONS.items()
 }
+
+
+def needs_complex(op: Op) -> bool:
+    """Whether operands or results are complex whatever the dtypes: on many devices that is not to be had."""
+    return op.accepts == COMPLEX or op.capability == "complex"
 
 
 def defined(op: Op, *arrays: Any, **params: Any) -> Any:
