@@ -124,7 +124,7 @@ def test_batch_norm_by_given_statistics_is_one_launch() -> None:
 def test_axes_that_are_not_the_last() -> None:
     """Standardised numbers, their gradient, sums and their like, means and variances."""
     for i, ((shape, axes), dtype, layout) in enumerate(product(AXES, TOLERANCE, LAYOUTS)):
-        if not MANY and i % 3:
+        if not MANY and i % 7:
             continue
         rng, about = np.random.default_rng(i), f"{shape} {axes} {layout}"
         x, g = rng.normal(3, 2, shape).astype(dtype), rng.normal(size=shape).astype(dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -19,6 +20,7 @@ from micrograd_cuda.units import ELEMENT, FAMILIES, Unit
 
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason=nvrtc.MISSING)
 ARCHITECTURES = ("sm_80", "sm_90")
+ALL = os.environ.get("MICROGRAD_EXHAUSTIVE") == "1"
 REPORT: list[str] = []
 INSTRUCTION = re.compile(r"^\s+(?:@!?%\w+ )?[a-z][\w.:]*\s[^;]*;|^\s+ret;", re.MULTILINE)
 
@@ -193,6 +195,8 @@ def test_every_unit_of_a_family_compiles(architecture: str, family: str) -> None
     """Without a warning. Nothing is spilled, but for what calls: slow paths of float64, divisions of 64 bits."""
     found = {name: unit for name, unit in all_units().items() if unit.family == family}
     assert found
+    if family.startswith("attention") and not ALL:  # prime to all counts: each kind of argument stays
+        found = {name: unit for i, (name, unit) in enumerate(found.items()) if i % 5 == 0}
     for name, unit in found.items():
         if architecture == "sm_80" and element(unit) not in ("Half", ""):
             continue  # one type is enough for the older one
