@@ -2,7 +2,7 @@
 
     uv run --group devices --with tinygrad python -m benchmarks.benchmark_steps --out benchmarks/results
 
-Forward, backward and Adam of a perceptron with dropout, of two convolutions, and of a language model of one block; eager
+Forward, backward and Adam of a perceptron with dropout, two convolutions, and a language model of one block; eager
 and under `jit`, tinygrad lazy and under its `TinyJit`. Rounds are interleaved; the record has medians.
 """
 
