@@ -333,7 +333,7 @@ OPS = (
         accepts=ANY,
         result=to_int64,
         gradient="counts are not differentiable",
-        compose=lambda k, x, **params: k.sum(k.astype(k.astype(x, dtype=bool_), dtype=int64), **params),
+        compose=lambda k, x, **of: k.sum(k.astype(x if k.dtype(x) is bool_ else k.not_equal(x, 0), dtype=int64), **of),
         samples=(*_QUANTIFIER, Sample(Array((3, 4), 0, 2, "int64"), axis=0, keepdims=True), Sample((2, 3))),
     ),
     _in_float32(
