@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections import Counter
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
-from zlib import crc32
 
 import pytest
 
 import micrograd_core as mg
 from micrograd_core import Device
+from tests import sampling
 
 with suppress(ImportError):  # not on Pyodide
     import hypothesis
@@ -22,27 +21,13 @@ with suppress(ImportError):  # not on Pyodide
     hypothesis.settings.register_profile("any machine", deadline=None)  # how long an example takes is no verdict
     hypothesis.settings.load_profile("any machine")
 
-FEW = 300
-"""So many cases of a test run all, as where somebody has chosen an operation."""
 os.environ["SCIPY_ARRAY_API"] = "1"  # SciPy looks once, when it is imported
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests that are `sampled`, each operation has its first case, and about half of the others."""
-    counts = Counter(item.path.name + getattr(item, "originalname", "") for item in items)
-    met, left = set[Any](), list[pytest.Item]()
-    for item in items if os.environ.get("MICROGRAD_EXHAUSTIVE") != "1" else ():
-        test = item.path.name + getattr(item, "originalname", "")
-        if item.get_closest_marker("sampled") and counts[test] > FEW:
-            family = test, repr(item.callspec.params["op"])  # type: ignore[attr-defined]
-            if family in met and crc32(item.nodeid.encode()) % 2:
-                left.append(item)
-            met.add(family)
-    if left:
-        config.hook.pytest_deselected(items=left)
-        gone = set(map(id, left))
-        items[:] = [item for item in items if id(item) not in gone]
+    """Take samples of the generated cases."""
+    sampling.leave_out(sampling.left(items), config, items)
 
 
 @pytest.fixture(autouse=True)
