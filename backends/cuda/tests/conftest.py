@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # what the tests share lies beside them
-spec = spec_from_file_location("sampling", Path(__file__).parents[3] / "tests" / "sampling.py")  # of the core's tests
-assert spec is not None and spec.loader is not None
-spec.loader.exec_module(sampling := module_from_spec(spec))
+SAMPLING = run_path(str(Path(__file__).parents[3] / "tests" / "sampling.py"))  # as of the core's
 collect_ignore_glob = [] if find_spec("micrograd_cuda") else ["test_*.py"]  # uv sync --group cuda
 
 
@@ -32,7 +31,7 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     """Take samples; and of the suite played on the host only what the cuda backend computes itself, not NumPy."""
-    sampling.leave_out(sampling.left([item for item in items if not item.cls]), config, items)
+    SAMPLING["leave_out"](SAMPLING["left"]([item for item in items if not item.cls]), config, items)
     if not find_spec("micrograd_cuda") or not items:
         return
     from micrograd_core import Device
@@ -45,7 +44,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
         and "case" in getattr(getattr(item, "callspec", None), "params", {})
         and item.callspec.params["case"].op.name not in own
     ]
-    sampling.leave_out(others, config, items)
+    SAMPLING["leave_out"](others, config, items)
 
 
 def _played() -> bool:
