@@ -1,6 +1,6 @@
 """A pytest plugin that leaves the conformance suite few operations, where a page's reader runs all.
 
-They are ``copy``, ``exp`` and ``sum``; with STAND_IN_EVERY=4 every fourth operation of the table.
+They are ``copy``, ``exp`` and ``sum``; with STAND_IN_EVERY=8 every eighth operation of the table.
 """
 
 import os
