@@ -285,12 +285,12 @@ class CompiledBackend(StridedBackend):
     def _index_add(self, x: Strided, indices: Strided, values: Any, *, axis: int) -> Any:
         """Each number finds the integers that name it among all of them in order; negative ones come first."""
         before, after, n = x.shape[:axis], x.shape[axis + 1 :], indices.layout.size
-        if not isinstance(values, Strided) or values.shape != (*before, *indices.shape, *after):
-            return NotImplemented
+        values = values if isinstance(values, Strided) else self._number(values, repr(values), x.dtype)
+        values = self._contiguous(values.view(values.layout.broadcast_to((*before, *indices.shape, *after))))
         indices = self._reshape(indices, shape=(n,))
         order = self._argsort(indices, axis=0, descending=False, stable=True)
         out, places = self._fresh("copy", x.shape, x.dtype, x), self._take(indices, order, axis=0)
-        given = [out, self._contiguous(values), places, order]
+        given = [out, values, places, order]
         for start in range(0, n if x.layout.size else 0, LONGEST):
             numbers = math.prod(after), x.shape[axis], n, start, min(start + LONGEST, n)
             self._text("index_add", x.layout.size, numbers, given)

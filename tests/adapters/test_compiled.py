@@ -142,8 +142,12 @@ def test_what_is_added_by_index_is_added_in_order(
     )  # those from the end are first
     for i, each in named_last if x.size else ():
         expected[(slice(None),) * axis + (each,)] += flat.take(i, axis)
-    found = mg.index_add(*(mg.asarray(each, device=toy) for each in (x, indices, values)), axis=axis)
-    np.testing.assert_array_equal(numbers(found), expected)
+    x, indices, values = (mg.asarray(each, device=toy) for each in (x, indices, values))
+    np.testing.assert_array_equal(numbers(mg.index_add(x, indices, values, axis=axis)), expected)
+    ones = mg.ones(values.shape, dtype="float32", device=toy)
+    for one in (1.0, ones[..., :1]) if 0 not in values.shape else ():
+        again = mg.index_add(x, indices, one, axis=axis)
+        np.testing.assert_array_equal(numbers(again), numbers(mg.index_add(x, indices, ones, axis=axis)))
 
 
 @with_compiler
