@@ -51,15 +51,11 @@ class WebGPUBackend(CompiledBackend):
     language = WGSL
 
     def __init__(self, name: str, adapter: Any) -> None:
-        wide = "shader-int64" in adapter.features
         names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size"
         limits = {each: adapter.limits[each] for each in names}
-        features = ["shader-int64"] if wide else []
         self.info, self.most_buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
-        super().__init__(name, [each for each in WGSL.types if wide or "64" not in each])
-        functions = [each for each in WGSL.preamble.split("\nfn ") if wide or not ("i64" in each or "u64" in each)]
-        self._preamble = "\nfn ".join(functions) + "\n"
-        self._gpu = adapter.request_device_sync(required_features=features, required_limits=limits)
+        super().__init__(name)
+        self._gpu = adapter.request_device_sync(required_features=["shader-int64"], required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
         self._guard, self._in_use, self._freed = threading.RLock(), 0, deque[Buffer]()
         self._encoder: Any = None
@@ -119,7 +115,7 @@ class WebGPUBackend(CompiledBackend):
             for n, (i, b) in enumerate(given)
         )
         starts = "\n".join(f"let at{i} = m[{i + 3}];" for i, _ in given)
-        source = KERNEL.format(preamble=self._preamble, bindings=bindings, group=GROUP, starts=starts, text=text)
+        source = KERNEL.format(preamble=WGSL.preamble, bindings=bindings, group=GROUP, starts=starts, text=text)
         with self._guard:
             module = self._gpu.create_shader_module(code=source)
             return self._gpu.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
