@@ -223,7 +223,7 @@ def test_no_array_of_all_scores_is_allocated(gpu: Device) -> None:
     """Forward and backward take less than a sixteenth of it at once."""
     import cupy
 
-    length = 512
+    length = 1024
     of = case(0, gpu, targets=length, sources=length, features=64, mask="", causal=True, dtype="bfloat16")
     sizes = []
 
