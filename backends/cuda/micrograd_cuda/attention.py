@@ -36,9 +36,8 @@ SMALL: Final = (4, 1, 32)
 class Attention(Kernels):
     """The result, and its gradients."""
 
-    def scaled_dot_product_attention(
-        self, query: Any, key: Any, value: Any, mask: Any = 0.0, *, is_causal: bool, scale: float
-    ) -> Any:
+    def scaled_dot_product_attention(self, query: Any, key: Any, value: Any, mask: Any = 0.0, *, is_causal: bool,
+                                     scale: float) -> Any:  # fmt: skip
         """One launch; what the exponentials of each row add up to is kept for the gradient."""
         given = query, key, value, mask, is_causal, scale
         found = self._attention(*given) if self._known(query) else None
@@ -47,9 +46,8 @@ class Attention(Kernels):
         self.runtime.remembered.keep(*arrays_and_facts(found[0], *given), found[1], made=True)
         return found[0]
 
-    def attention_gradients(
-        self, g: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool, scale: float
-    ) -> Any:
+    def attention_gradients(self, g: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool,
+                            scale: float) -> Any:  # fmt: skip
         """Two launches, in each of which weights are computed anew: no sum depends on which block comes first."""
         given = query, key, value, mask, is_causal, scale
         sums = self.runtime.remembered.take(*arrays_and_facts(out, *given))
@@ -78,9 +76,8 @@ class Attention(Kernels):
         return (out, sums) if self._launch("attention", targets, (out, sums), *more) else None
 
     @planned
-    def _gradients(
-        self, g: Any, out: Any, sums: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float
-    ) -> Any:
+    def _gradients(self, g: Any, out: Any, sums: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool,
+                   scale: float) -> Any:  # fmt: skip
         """By query, key and value: each lies as that does, or in C order where that is part of another array."""
         g, out = (x if self._fits(x) else copied(self.runtime, x) for x in (g, out))
         found = tuple(self._like(x, out.shape[:-2], whole=True) for x in (query, key, value))
@@ -104,9 +101,8 @@ class Attention(Kernels):
         made = self.runtime.empty((*(shape[axis] for axis in axes), shape[-1]), x.dtype)
         return made.transpose(*sorted(range(len(axes)), key=axes.__getitem__), len(axes))
 
-    def _launch(
-        self, name: str, rows: int, given: Any, of: tuple[Any, ...], mask: Any, is_causal: bool, scale: float
-    ) -> bool:
+    def _launch(self, name: str, rows: int, given: Any, of: tuple[Any, ...], mask: Any, is_causal: bool,
+                scale: float) -> bool:  # fmt: skip
         """Whether that could be: heads along no more than three axes, and ints that count all elements."""
         query, key, value, out, *_ = of
         (targets, features), sources, batch = query.shape[-2:], key.shape[-2], out.shape[:-2]

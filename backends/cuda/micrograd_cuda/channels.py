@@ -77,8 +77,7 @@ class Norms(Reductions):
         if found is None:
             found, dtype = self._taken_sums(g, x, moments, of, eps), x.dtype
             if g.dtype == dtype:
-                sums = found
-                remembered.keep((g,), axes, lambda: self._narrow(sums[0], dtype), made=False)
+                remembered.keep((g,), (axes, dtype), lambda: self._narrow(found[0], dtype), made=False)
         remembered.keep((g, x), facts, found, made=False)
         return moments, found
 
@@ -117,11 +116,11 @@ class Norms(Reductions):
         return out
 
     @of_elements
-    def standardize(self, x: Any, *, axis: Shape, eps: float) -> Any:
+    def standardize(self, x: Any, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
         """Two reads, one write."""
         of = self._channels(x, axis)
         if of is None:
-            return self.before["standardize"](x, axis=axis, eps=eps)
+            return self.before["standardize"](x, axis=axis, eps=eps, dtype=dtype)
         return self._norm(x, of, self._moments(x, axis, of), None, eps, 1.0, 0.0)
 
     @of_elements
@@ -150,20 +149,19 @@ class Norms(Reductions):
         return out
 
     @of_elements
-    def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
+    def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float,
+                             dtype: Any = None) -> Any:  # fmt: skip
         """Two reads of both, one write."""
         of = self._channels(x, axis) if is_number(weight) and weight == 1 else None
         if of is None:
-            return self.before["standardize_gradient"](g, x, weight, axis=axis, eps=eps)
+            return self.before["standardize_gradient"](g, x, weight, axis=axis, eps=eps, dtype=dtype)
         return self._gradient(g, x, 1.0, axis, of, eps)
 
     @of_elements
     def batch_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, eps: float) -> Any:
         """Two reads of both, one write; the sums are those of weight and bias, too."""
         axes, of = self._of_images(x)
-        if of is None:
-            return NotImplemented
-        return self._gradient(g, x, weight, axes, of, eps)
+        return NotImplemented if of is None else self._gradient(g, x, weight, axes, of, eps)
 
     @of_elements
     def batch_norm_weight_gradient(self, g: Any, x: Any, *, eps: float) -> Any:
@@ -180,19 +178,19 @@ class Norms(Reductions):
         """Of planes without a copy; a mean is also what `var` has found before."""
         remembered = self.runtime.remembered
 
-        def kernel(x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
+        def kernel(x: Any, *, axis: Shape | None, keepdims: bool, dtype: Any = None) -> Any:
             if name in ("sum", "mean") and len(remembered):
-                found = self._known(name, x, tuple(range(len(x.shape))) if axis is None else axis)
+                found = self._known(name, x, tuple(range(len(x.shape))) if axis is None else axis, dtype or x.dtype)
                 if found is not None:
                     return found.reshape(reduced_shape(x.shape, axis, keepdims))
-            return self.reduced(name, x, axis, keepdims)
+            return self.reduced(name, x, axis, keepdims, dtype)
 
         return kernel
 
-    def _known(self, name: str, x: Any, axes: Shape) -> Any:
+    def _known(self, name: str, x: Any, axes: Shape, dtype: Any) -> Any:
         """What others have found on their way."""
         remembered, facts = self.runtime.remembered, ("moments", tuple(sorted(axes)))
-        found = remembered.take((x,), axes if name == "sum" else facts)
+        found = remembered.take((x,), (axes, dtype) if name == "sum" else facts)
         if found is None or name == "sum":
             return found and found()
         remembered.keep((x,), facts, found, made=False)

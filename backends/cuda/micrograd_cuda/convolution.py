@@ -47,9 +47,8 @@ class Convolution(Windows):
     """All three members of the core's family. What cuDNN does not take is a product, `matmul`'s, with patches."""
 
     @planned_of_elements
-    def conv1d(
-        self, x: Any, weight: Any, bias: Any, *, groups: int, stride: Shape, padding: Shape, dilation: Shape
-    ) -> Any:
+    def conv1d(self, x: Any, weight: Any, bias: Any, *, groups: int, stride: Shape, padding: Shape,
+               dilation: Shape) -> Any:  # fmt: skip
         """Each group's weight times its patches, image by image; the bias goes into the memory of the product."""
         steps = weight.shape[2:], stride, padding, dilation
         lengths, one = lengths_of("patches", x.shape[2:], *steps), one_by_one(*steps)
@@ -80,9 +79,8 @@ class Convolution(Windows):
         return self._with_bias(out, bias)
 
     @planned_of_elements
-    def conv1d_weight_gradient(
-        self, g: Any, x: Any, *, groups: int, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
-    ) -> Any:
+    def conv1d_weight_gradient(self, g: Any, x: Any, *, groups: int, kernel_size: Shape, stride: Shape, padding: Shape,
+                               dilation: Shape) -> Any:  # fmt: skip
         """One product for each group, over all images: its sums are never rounded in between."""
         steps = kernel_size, stride, padding, dilation
         shapes = x.shape, (g.shape[1], x.shape[1] // groups, *kernel_size), g.shape
@@ -118,9 +116,7 @@ class Convolution(Windows):
         """A matrix for each group. One serves all images; several are repeated, as a batch has one stride."""
         rows = weight.shape[0] // groups
         matrices = self.contiguous(weight).reshape(groups, rows, math.prod(weight.shape[1:]))
-        if groups == 1:
-            return matrices
-        return self.contiguous(self.xp.broadcast_to(matrices, (images, *matrices.shape)))
+        return matrices if groups == 1 else self.contiguous(self.xp.broadcast_to(matrices, (images, *matrices.shape)))
 
     def _rows(self, x: Any, groups: int, positions: int) -> Any:
         """(batch, channels, …, positions) as (batch, groups, rows of a group, positions)."""

@@ -130,9 +130,8 @@ class Launch(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def elementwise(
-    functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...], result: str = ""
-) -> Launch | None:
+def elementwise(functor: str, dtype: str, scalar: str, places: tuple[Place | None, ...],
+                result: str = "") -> Launch | None:  # fmt: skip
     """The launch that maps `functor` over operands; ``None`` stands for the one that is a Python number.
 
     `scalar` says which that is (``NEITHER``, ``FIRST``, ``SECOND``; empty for functions of one operand). The `result`
@@ -156,9 +155,8 @@ def elementwise(
 
 
 @lru_cache(maxsize=4096)
-def placed(
-    dtype: str, shape: Shape, key: tuple[tuple[int, int | None, int] | int | None, ...], g: Place
-) -> Launch | None:
+def placed(dtype: str, shape: Shape, key: tuple[tuple[int, int | None, int] | int | None, ...],
+           g: Place) -> Launch | None:  # fmt: skip
     """The launch that writes `g` where a resolved key says; ``None`` for more axes than the kernel takes.
 
     Slices are (start, stop, step), as slices themselves have no hash.
@@ -211,9 +209,8 @@ class Pieces(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def row_launch(
-    rows: int, columns: int, dtype: str, operands: int, alignment: int, each: int = 1, *, peel: bool = False
-) -> Pieces:
+def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: int, each: int = 1, *,
+               peel: bool = False) -> Pieces:  # fmt: skip
     """The launch for functions of whole rows of `operands` contiguous (rows, columns) matrices.
 
     As few threads per row as keep at most 4 packs each, so that there is little to reduce; at most 32 elements of all
@@ -223,16 +220,14 @@ def row_launch(
     itemsize = ITEMSIZE[dtype]
     pack, whole = power_of_two(columns, max(alignment // itemsize, 1)), 16 // itemsize
     peeled = peel and alignment == 16 and pack < whole and columns >= 16 * whole
-    if peeled:
-        pack = whole
+    pack = whole if peeled else pack
     packs = columns // pack if peeled else ceil_div(columns, pack)
     most = max(1, min(4, 32 // (pack * operands)))
     group = 2 * pack if peeled else 1  # each end element has a thread
     while group < 1024 and group * most < packs:
         group *= 2
     items = ceil_div(packs, group)
-    if items * pack * operands > 32:
-        items = 0
+    items = items if items * pack * operands <= 32 else 0
     block = max(group, 128)
     arguments = (*map(str, (group, items, pack)), *(["true"] if peeled else []))
     return Pieces(arguments, pack, (blocks(ceil_div(rows, each) * group, block), 1), block, group, items)
@@ -291,9 +286,8 @@ Steps = tuple[Shape, Shape, Shape, Shape]
 
 
 @lru_cache(maxsize=4096)
-def windows(
-    family: str, kind: str, dtype: str, alignment: int, made: Shape, shape: Shape, lengths: Shape, steps: Steps
-) -> Launch:
+def windows(family: str, kind: str, dtype: str, alignment: int, made: Shape, shape: Shape, lengths: Shape,
+            steps: Steps) -> Launch:  # fmt: skip
     """The launch over windows of an array of `shape` that have so many positions, for a result of the shape `made`.
 
     A leading axis along which there are no windows counts as planes; not of patches, whose taps come before it.
@@ -357,9 +351,7 @@ def channels(shape: Shape, axes: Shape) -> Channels | None:
         return Channels(False, lengths[0], lengths[1], 1)
     if kinds == (False, True, False) and lengths[0] < 1 << 16:  # which go along y
         return Channels(False, lengths[1], lengths[2], lengths[0])
-    if kinds == (True, False, True):
-        return Channels(True, lengths[0], lengths[1], lengths[2])
-    return None
+    return Channels(True, lengths[0], lengths[1], lengths[2]) if kinds == (True, False, True) else None
 
 
 @lru_cache(maxsize=4096)

@@ -96,16 +96,14 @@ class Indexing(Kernels):
         xp, runtime, (rows, columns), dtype, count = self.xp, self.runtime, shape, values.dtype, keys.size
         first = runtime.empty((rows + 1,), xp.int64)
         self.launch(Unit("row_starts", (key,)), rows + 1, first, keys, order, count, rows)
-        out = runtime.empty(shape, dtype)
-        start = self.alignment(values, *(() if base is None else (base,)))
+        out, start = runtime.empty(shape, dtype), self.alignment(values, *(() if base is None else (base,)))
         pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
         kind, segment = element(values), geometry.segment(count)
         partial: Any = 0
         if count >= 2 * segment:
-            segments = count // segment
-            partial = runtime.empty((segments, columns), self.wide(dtype))
+            partial = runtime.empty((count // segment, columns), self.wide(dtype))
             unit = Unit("add_segments", (kind, key, str(pack)))
-            self.launch(unit, partial.size // pack, partial, values, keys, order, segments, segment, columns)
+            self.launch(unit, partial.size // pack, partial, values, keys, order, count // segment, segment, columns)
         unit, operands = Unit("sorted_add", (kind, str(pack))), (0 if base is None else base, values, order, first)
         self.launch(unit, out.size // pack, out, *operands, partial, segment, rows, columns)
         return out

@@ -324,9 +324,8 @@ class Updates(Kernels):
         """By what the core calls them, as they are no operations."""
         return {"sgd_step": self.sgd, "adam_step": self.adam}
 
-    def _step(
-        self, family: str, params: list[Any], grads: list[Any], states: list[list[Any]], hyper: tuple[Any, ...]
-    ) -> tuple[list[Any], ...]:
+    def _step(self, family: str, params: list[Any], grads: list[Any], states: list[list[Any]],
+              hyper: tuple[Any, ...]) -> tuple[list[Any], ...]:  # fmt: skip
         """The new parameters, and the states: made if there are none yet, then nothing has to be read from them.
 
         Of halves they are float32.

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Container, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final
@@ -20,13 +21,16 @@ from micrograd_core.compiler.nests import Draw, Load, Store, moved
 from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
 from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, Step, operation
+from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.writer import Writer, rewritten
+from micrograd_core.dtypes import float32
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
+from micrograd_core.ops.shared import NARROW
 from micrograd_cuda.geometry import FILLED, ceil_div
 from micrograd_cuda.kernels import OWN
-from micrograd_cuda.operands import contiguous, is_operation
-from micrograd_cuda.units import BLOCK, FUNCTORS, source
+from micrograd_cuda.operands import contiguous, is_number, is_operation
+from micrograd_cuda.units import BLOCK, FUNCTORS, INDEX, source
 
 PARAMETERS: Final = 3900
 """Bytes of a kernel's parameters that a table may take."""
@@ -99,11 +103,50 @@ def with_sums(program: Program) -> Program:
     return rewritten(program, rule)
 
 
+WRITE: Final = "layer_norm rms_norm standardize standardize_gradient rms_norm_gradient cross_entropy_gradient".split()
+READ: Final = (*WRITE, "layer_norm_weight_gradient", "rms_norm_weight_gradient", "cross_entropy", "sum")
+"""Kernels that compute in float32 whatever they write, and whatever they read."""
+
+
+def mixes(op: str, operands: tuple[Any, ...], params: Any, type: TensorSpec) -> bool:
+    """Whether such a kernel takes a step that makes float32, with operands that may be halves."""
+    if op not in READ or type.dtype is not float32 or not math.prod((*operands[0].shape, *type.shape)):
+        return False
+    if op.startswith("cross_entropy"):
+        *_, targets, weight = operands
+        plain = is_number(weight) and weight == 1 and not params["label_smoothing"]
+        return plain and targets.dtype.name in INDEX
+    return of_rows(operands[0], params["axis"]) is not (op == "sum")
+
+
+def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
+    """Casts of halves to float32 for such kernels vanish, and of their results to halves: they read and write these."""
+    read = [x for step in program.steps for x in step.operands]
+    uses = Counter(x.number for x in (*read, *program.outputs) if isinstance(x, Ref))
+    made = dict[Any, Any]()  # by value, the step that makes it
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
+        op, given, params, to = step.op, operands, step.params, types[0].dtype
+        before = made.get(operands[0].ref) if op == "astype" else None
+        if mixes(op, operands, params, types[0]):
+            casts = [made.get(getattr(x, "ref", None)) for x in operands]
+            given = tuple([y[1][0] if y and y[0] == "astype" else x for x, y in zip(operands, casts, strict=True)])
+            params = params if given == operands else {**params, "dtype": dtypes[to.name]}
+        elif before and before[0] in WRITE and to in NARROW and uses[step.operands[0].number] == 1:
+            op, given, params = before[0], before[1], {**before[2], "dtype": dtypes[to.name]}
+        found = k.step(op, given, params, types)
+        if to is float32 and (op in WRITE or (op == "astype" and operands[0].dtype in NARROW)):
+            made[found.ref] = op, given, params
+        return found
+
+    return rewritten(program, rule)
+
+
 class Programs(Planned):
     """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
-        found = optimized(with_sums(program), covers, backend.own)
+        found = with_halves(optimized(with_sums(program), covers, backend.own), backend.dtypes)
         super().__init__(backend, found, partial(contiguous, backend.runtime))
         self.before, self.runtime = before, backend.runtime
 
@@ -218,9 +261,8 @@ class Group:
         return made
 
 
-def function(
-    backend: Any, program: Program, before: Callable[[int], None] = lambda place: None
-) -> Callable[..., tuple[Any, ...]]:
+def function(backend: Any, program: Program,
+             before: Callable[[int], None] = lambda place: None) -> Callable[..., tuple[Any, ...]]:  # fmt: skip
     """A program as a function of its input handles; `before` as of `Programs`."""
     if not program.types:
         return straight_line(program, backend.kernel, partial(compose, backend=backend), backend.dtypes)

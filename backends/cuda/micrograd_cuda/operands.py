@@ -44,9 +44,10 @@ class Kernels:
         """The kernels by operation."""
         return {name: getattr(self, name) for name in vars(type(self)) if is_operation(name)}
 
-    def alignment(self, *arrays: Any) -> int:
-        """Bytes of which the addresses of all arrays are multiples; at most 16."""
-        return min(power_of_two(self.runtime.address(x), 16) for x in arrays)
+    def alignment(self, first: Any, *others: Any) -> int:
+        """Bytes of which the addresses of all arrays are multiples, at most 16; as elements of the first."""
+        found = [(power_of_two(self.runtime.address(x), 16), x.dtype.itemsize) for x in (first, *others)]
+        return min(own if own == 16 else own * first.dtype.itemsize // size for own, size in found)
 
     def contiguous(self, x: Any) -> Any:
         """`x` itself, or a copy in C order."""
@@ -122,9 +123,7 @@ def copied(runtime: CuPyRuntime, x: Any) -> Any:
     """A copy in C order, of floats by an own kernel."""
     name = name_of(x.dtype)
     found = elementwise("Copy", name, "", (place(runtime, x),)) if name in ELEMENT and x.size else None
-    if found is None:
-        return x.copy()
-    return launched(runtime, found, runtime.empty(x.shape, x.dtype), x)
+    return x.copy() if found is None else launched(runtime, found, runtime.empty(x.shape, x.dtype), x)
 
 
 def contiguous(runtime: CuPyRuntime, x: Any) -> Any:

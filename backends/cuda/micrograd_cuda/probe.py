@@ -54,27 +54,21 @@ def verdict(facts: Facts, index: int = 0) -> tuple[str, str] | None:
             "update the NVIDIA driver",
         )
     if facts.devices == 0:
-        return (
-            f"the driver finds no device{f' ({facts.driver_error})' if facts.driver_error else ''}",
-            "look at `nvidia-smi`, and at CUDA_VISIBLE_DEVICES, which may hide it",
-        )
+        return (f"the driver finds no device{f' ({facts.driver_error})' if facts.driver_error else ''}",
+                "look at `nvidia-smi`, and at CUDA_VISIBLE_DEVICES, which may hide it")  # fmt: skip
     if index >= facts.devices:
         there = "cuda:0" if facts.devices == 1 else f"cuda:0 to cuda:{facts.devices - 1}"
         return (f"this machine has {facts.devices} CUDA device{'s' * (facts.devices > 1)}", f"use {there}")
     if facts.cupy is None:
         return (f"CuPy is not installed, and the driver runs CUDA {spelled(facts.driver)}", install)
     if len(facts.conflicts) > 1:
-        return (
-            f"several distributions of CuPy are installed over each other: {', '.join(facts.conflicts)}",
-            f"pip uninstall {' '.join(facts.conflicts)}; {install}",
-        )
+        return (f"several distributions of CuPy are installed over each other: {', '.join(facts.conflicts)}",
+                f"pip uninstall {' '.join(facts.conflicts)}; {install}")  # fmt: skip
     if version_of(facts.cupy) < OLDEST_CUPY:
         return (f"CuPy {facts.cupy} is too old: {'.'.join(map(str, OLDEST_CUPY))} is the oldest supported", install)
     if facts.built_for is not None and facts.built_for > facts.driver // 1000:
-        return (
-            f"CuPy {facts.cupy} was built for CUDA {facts.built_for}, the driver runs CUDA {spelled(facts.driver)}",
-            f"update the driver, or pip uninstall {' '.join(facts.conflicts) or 'cupy'}; {install}",
-        )
+        return (f"CuPy {facts.cupy} was built for CUDA {facts.built_for}, the driver runs CUDA {spelled(facts.driver)}",
+                f"update the driver, or pip uninstall {' '.join(facts.conflicts) or 'cupy'}; {install}")  # fmt: skip
     return None
 
 
@@ -89,10 +83,8 @@ def compiler_verdict(message: str, driver: int | None) -> tuple[str, str] | None
     if "cannot open source file" in text or "failed to find cuda headers" in text or "cuda_fp16.h" in text:
         return ("kernels cannot be compiled: the CUDA headers are missing", install)
     if "invalid value for --gpu-architecture" in text or "no kernel image" in text:
-        return (
-            "kernels cannot be compiled for this GPU: CuPy's CUDA is too old for it, or no longer knows it",
-            f"install the CuPy that fits: pip install --upgrade 'micrograd-cuda[{extra(driver)}]'",
-        )
+        return ("kernels cannot be compiled for this GPU: CuPy's CUDA is too old for it, or no longer knows it",
+                f"install the CuPy that fits: pip install --upgrade 'micrograd-cuda[{extra(driver)}]'")  # fmt: skip
     return None
 
 

@@ -32,8 +32,8 @@ class Reductions(Kernels):
     """Leading axes (as in the gradient of a bias) by columns, planes as they lie, others by rows: these come last."""
 
     @planned
-    def reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool) -> Any:
-        """As the standard's function; a result has the dtype of the operand."""
+    def reduced(self, name: str, x: Any, axis: Shape | None, keepdims: bool, dtype: Any = None) -> Any:
+        """As the standard's function; a result has the dtype of the operand, unless columns are to have another."""
         axes, functor = tuple(range(len(x.shape))) if axis is None else axis, FUNCTORS[name]
         if not axes:
             return x.copy()
@@ -46,14 +46,13 @@ class Reductions(Kernels):
         divisor = float(length) if name == "mean" else 1.0
         of = geometry.channels(x.shape, tuple(sorted(axes))) if x.flags.c_contiguous else None
         if of is not None and (of.planes or of.run == 1):
-            out = self.channels(x, of, x.dtype, functor, divisor)
+            out = self.channels(x, of, dtype or x.dtype, functor, divisor)
         else:
-            out = self.rows(self.last(x, axes), x.size // length, length, x.dtype, functor, divisor)
+            out = self.rows(self.last(x, axes), x.size // length, length, dtype or x.dtype, functor, divisor)
         return out.reshape(reduced_shape(x.shape, axis, keepdims))
 
-    def channels(
-        self, x: Any, of: Channels, dtype: Any, functor: str = "Sum", divisor: float = 1.0, *, whole: bool = False
-    ) -> Any:
+    def channels(self, x: Any, of: Channels, dtype: Any, functor: str = "Sum", divisor: float = 1.0, *,
+                 whole: bool = False) -> Any:  # fmt: skip
         """Of columns or planes, in one launch or two; with `whole` in one, for some hundred rows."""
         facts = (of.rows, MERGED) if whole else (FEW,)
         launch = geometry.channel_launch(of, x.dtype.itemsize, self.alignment(x), *facts)
@@ -82,7 +81,7 @@ class Reductions(Kernels):
             return self.before["relu_gradient"](g, out)
         kept, sums = self._relu_gradient(g, out)
         dtype = kept.dtype  # what is remembered must not keep the array itself
-        self.runtime.remembered.keep((kept,), (0,), lambda: self.merged(sums, dtype), made=True)
+        self.runtime.remembered.keep((kept,), ((0,), dtype), lambda: self.merged(sums, dtype), made=True)
         return kept
 
     @planned
@@ -95,9 +94,8 @@ class Reductions(Kernels):
         self.run("relu_gradient_columns", launch, (element(g), element(to)), to, kept, g, out, *launch.numbers)
         return kept, to
 
-    def rows(
-        self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float, *, whole: bool = False
-    ) -> Any:
+    def rows(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float, *,
+             whole: bool = False) -> Any:  # fmt: skip
         """Of the rows of a (rows, columns) matrix, in one launch or two; with `whole` in one."""
         launch = geometry.piece_launch(rows, columns, x.dtype.itemsize, self.alignment(x), whole=whole)
         several = launch.parts > 1
@@ -112,6 +110,28 @@ class Reductions(Kernels):
 MOST_PARTS: Final = 4096  # that one block adds up
 
 
+def norm(centered: str) -> Any:
+    """One read, one write, weight and bias on the way."""
+
+    @planned_of_elements
+    def kernel(
+        k: Rows, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float, dtype: Any = None
+    ) -> Any:
+        return k._norm("norm", (x,), centered, (weight, k._weight(bias, 0, x, axis), eps), axis, dtype)
+
+    return kernel
+
+
+def norm_gradient(centered: str) -> Any:
+    """Two reads, one write."""
+
+    @planned_of_elements
+    def kernel(self: Rows, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
+        return self._norm("norm_gradient", (x, g), centered, (weight, eps), axis, dtype)
+
+    return kernel
+
+
 class Rows(Reductions):
     """Functions along one axis, or several: as rows of a contiguous matrix. Other orders of axes cost a copy."""
 
@@ -119,13 +139,10 @@ class Rows(Reductions):
         """A view with the last axes at `axes`."""
         ndim = len(out.shape)
         order = (*(each for each in range(ndim) if each not in axes), *axes)
-        if order == tuple(range(ndim)):
-            return out
-        return out.transpose(tuple(sorted(range(ndim), key=order.__getitem__)))
+        return out if order == tuple(range(ndim)) else out.transpose(tuple(sorted(range(ndim), key=order.__getitem__)))
 
-    def _run(
-        self, family: str, out: Any, operands: tuple[Any, ...], columns: int, resident: int = 1, *arguments: str
-    ) -> Any:
+    def _run(self, family: str, out: Any, operands: tuple[Any, ...], columns: int, resident: int = 1,
+             *arguments: str) -> Any:  # fmt: skip
         """Launch a kernel of ``rows.cuh``: `out`, operands, then rows and columns.
 
         Of the operands those of the size of the first, `resident` many, are kept in registers. Norms do not peel: their
@@ -139,14 +156,15 @@ class Rows(Reductions):
         return out
 
     def _along(
-        self, family: str, operands: tuple[Any, ...], axes: Shape, more: tuple[Any, ...] = (), *arguments: str
-    ) -> Any:
-        """An operation whose result has the shape of its operands."""
+        self, family: str, operands: tuple[Any, ...], axes: Shape, more: tuple[Any, ...] = (), *arguments: str,
+        dtype: Any = None,
+    ) -> Any:  # fmt: skip
+        """An operation whose result has the shape of its operands, and the dtype of the first or another."""
         first = operands[0]
         if not first.size:
             return first.copy()
         lasts = tuple(self.last(each, axes) for each in operands)
-        out = self.runtime.empty(lasts[0].shape, first.dtype)
+        out = self.runtime.empty(lasts[0].shape, dtype or first.dtype)
         columns = math.prod(first.shape[each] for each in axes)
         self._run(family, out, (*lasts, *more), columns, len(operands), *arguments)
         return self._back(out, axes)
@@ -229,89 +247,85 @@ class Rows(Reductions):
         return self.last(x, (axis,)), self.contiguous(targets), INDEX[name_of(targets.dtype)]
 
     @planned
-    def _losses(self, x: Any, targets: Any, ignored: int, reduction: str) -> tuple[Any, Any]:
+    def _losses(self, x: Any, targets: Any, ignored: int, reduction: str, to: Any) -> tuple[Any, Any]:
         """The losses, their sum or their mean, in one launch, and what the gradient needs of the rows."""
         (rows, numbers, index), mean = self._classes(x, targets), reduction == "mean"
         dtype, columns, runtime = rows.dtype, rows.shape[-1], self.runtime
-        losses = runtime.empty(targets.shape, dtype) if reduction == "none" else 0
+        losses = runtime.empty(targets.shape, to) if reduction == "none" else 0
         count, total = rows.size // columns, self.wide(dtype)
         launch = geometry.row_launch(count, columns, name_of(dtype), 1, self.alignment(rows), peel=True)
         grid = min(launch.grid[0], MOST_PARTS), 1
-        out, partial = runtime.empty((), dtype), runtime.empty((2 * grid[0],), total)
+        out, partial = runtime.empty((), to), runtime.empty((2 * grid[0],), total)
         statistics = runtime.empty((2 * count + 1,), total)
         arguments = out, losses, statistics, partial, runtime.counter(), rows, numbers, ignored, int(mean)
-        self.run("cross_entropy", launch._replace(grid=grid), (element(rows), index), *arguments, count, columns)
+        self.run(
+            "cross_entropy",
+            launch._replace(grid=grid),
+            (element(rows), index, element(out)),
+            *arguments,
+            count,
+            columns,
+        )
         return losses if reduction == "none" else out, statistics
 
     @of_elements
     def cross_entropy(self, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
-                      label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
+                      label_smoothing: float = 0.0, reduction: str, dtype: Any = None) -> Any:  # fmt: skip
         """Plain class indices: one read. ``NotImplemented`` for what has to be composed."""
         if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
-        out, statistics = self._losses(x, targets, ignore_index, reduction)
+        out, statistics = self._losses(x, targets, ignore_index, reduction, dtype or x.dtype)
         self.runtime.remembered.keep((x, targets), ignore_index, statistics, made=False)
         return out
 
     @of_elements
     def cross_entropy_gradient(self, g: Any, x: Any, targets: Any, weight: Any = 1.0, *, ignore_index: int = IGNORED,
-                               label_smoothing: float = 0.0, reduction: str) -> Any:  # fmt: skip
+                               label_smoothing: float = 0.0, reduction: str, dtype: Any = None) -> Any:  # fmt: skip
         """One read, one write, the first time after `cross_entropy`; else a read more. ``NotImplemented`` as above."""
         if not is_number(weight) or weight != 1 or label_smoothing or name_of(targets.dtype) not in INDEX or not x.size:
             return NotImplemented
         mean, statistics = reduction == "mean", self.runtime.remembered.take((x, targets), ignore_index)
         if statistics is None:
-            _, statistics = self._losses(x, targets, ignore_index, "mean" if mean else "sum")
-        return self._losses_gradient(g, x, targets, statistics, ignore_index, mean)
+            _, statistics = self._losses(x, targets, ignore_index, "mean" if mean else "sum", x.dtype)
+        return self._losses_gradient(g, x, targets, statistics, ignore_index, mean, dtype or x.dtype)
 
     @planned
-    def _losses_gradient(self, g: Any, x: Any, targets: Any, statistics: Any, ignored: int, mean: bool) -> Any:
+    def _losses_gradient(self, g: Any, x: Any, targets: Any, statistics: Any, ignored: int, mean: bool,
+                         to: Any) -> Any:  # fmt: skip
         rows, numbers, index = self._classes(x, targets)
-        runtime, columns, dtype = self.runtime, rows.shape[-1], x.dtype
-        g, out, count = self.contiguous(g), runtime.empty(rows.shape, dtype), rows.size // columns
-        launch = geometry.row_launch(count, columns, name_of(dtype), 1, self.alignment(out, rows), peel=True)
+        columns, g, out = rows.shape[-1], self.contiguous(g), self.runtime.empty(rows.shape, to)
+        count, own = rows.size // columns, (element(rows), index, element(g), element(out))
+        launch = geometry.row_launch(count, columns, name_of(x.dtype), 1, self.alignment(rows, out), peel=True)
         values = out, g, statistics, rows, numbers, int(g.size > 1), int(mean), ignored, count, columns
-        self.run("cross_entropy_gradient", launch, (element(rows), index), *values)
+        self.run("cross_entropy_gradient", launch, own, *values)
         return self._back(out, (1 if len(x.shape) > 1 else 0,))
 
     # normalisation: layers are centered, root mean squares are not
 
-    @planned_of_elements
-    def layer_norm(self, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float) -> Any:
-        """One read, one write, weight and bias on the way."""
-        parameters = self._weight(weight, 1, x, axis), self._weight(bias, 0, x, axis)
-        return self._along("norm", (x,), axis, (*parameters, eps), "true")
-
-    standardize = layer_norm
-
-    @planned_of_elements
-    def rms_norm(self, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
-        """One read, one write, weight on the way."""
-        return self._along("norm", (x,), axis, (self._weight(weight, 1, x, axis), 0, eps), "false")
-
-    @planned_of_elements
-    def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
-        """Two reads, one write."""
-        return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "true")
-
-    @planned_of_elements
-    def rms_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float) -> Any:
-        """Two reads, one write."""
-        return self._along("norm_gradient", (g, x), axis, (self._weight(weight, 1, x, axis), eps), "false")
+    layer_norm = standardize = norm("true")
+    rms_norm = norm("false")
+    standardize_gradient = norm_gradient("true")
+    rms_norm_gradient = norm_gradient("false")
 
     @of_elements
-    def layer_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    def layer_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
         """Two reads. The gradient of the bias is found on the way."""
-        found, bias = self._weight_gradient("true", g, x, axis, eps)
+        found, bias = self._weight_gradient("true", g, x, axis, eps, dtype or x.dtype)
         others = tuple(each for each in range(len(x.shape)) if each not in axis)
-        if others and g.dtype == x.dtype and x.size:
-            self.runtime.remembered.keep((g,), others, lambda: bias, made=False)
+        if others and x.size:
+            self.runtime.remembered.keep((g,), (others, bias.dtype), lambda: bias, made=False)
         return found
 
     @of_elements
-    def rms_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float) -> Any:
+    def rms_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
         """Two reads."""
-        return self._weight_gradient("false", g, x, axis, eps)[0]
+        return self._weight_gradient("false", g, x, axis, eps, dtype or x.dtype)[0]
+
+    def _norm(self, family: str, operands: Any, centered: str, given: Any, axis: Shape, dtype: Any) -> Any:
+        x, weight = operands[0], self._weight(given[0], 1, operands[0], axis)
+        typed = *operands[1:], weight if hasattr(weight, "shape") else x
+        kinds = *map(element, typed), ELEMENT[name_of(dtype or x.dtype)], centered
+        return self._along(family, operands, axis, (weight, *given[1:]), *kinds, dtype=dtype)
 
     def _weight(self, weight: Any, neutral: int, x: Any, axis: Shape) -> Any:
         """Contiguous, of the shape of the normalised axes; a null pointer for the number that changes nothing."""
@@ -319,18 +333,19 @@ class Rows(Reductions):
         return self.neutral_or_array(weight, neutral, shape, x.dtype)
 
     @planned
-    def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float) -> tuple[Any, Any]:
+    def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float,
+                         dtype: Any) -> tuple[Any, Any]:  # fmt: skip
         """A sum of some rows for each block, then the sum of those. What is centered has a bias: its gradient, too."""
         shape = tuple(x.shape[each] for each in axis)
         if not x.size:
-            return self.xp.zeros(shape, dtype=x.dtype), None
+            return self.xp.zeros(shape, dtype=dtype), None
         g, rows = self.last(g, axis), self.last(x, axis)
         columns, runtime, sums = math.prod(shape), self.runtime, 2 if centered == "true" else 1
-        start = self.alignment(g, rows)
+        start = self.alignment(rows, g)
         launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
         partial = runtime.empty((sums, launch.grid[0], columns), self.wide(x.dtype))
         given = partial, g, rows, eps, x.size // columns, columns
-        self.run("norm_weight_gradient", launch, (element(x), centered), *given)
+        self.run("norm_weight_gradient", launch, (element(x), element(g), centered), *given)
         of = Channels(False, launch.grid[0], columns, sums)
-        found = self.channels(partial, of, x.dtype, whole=True).reshape(sums, *shape)
+        found = self.channels(partial, of, dtype, whole=True).reshape(sums, *shape)
         return found[0], found[1].reshape(columns) if sums == 2 else None

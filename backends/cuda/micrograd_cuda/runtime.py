@@ -113,11 +113,8 @@ class CapturedProducts(Library):
 
 
 KINDS: Final = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
-CALLED: Final = {
-    "cublasGemmEx": "piiiiippiipiippiiii",
-    "cublasGemmStridedBatchedEx": "piiiiippiilpiilppiiliii",
-    "cublasSetMathMode": "pi",
-}
+CALLED: Final = {"cublasGemmEx": "piiiiippiipiippiiii", "cublasSetMathMode": "pi",
+                 "cublasGemmStridedBatchedEx": "piiiiippiilpiilppiiliii"}  # fmt: skip
 """Functions, and the types of their arguments."""
 
 

@@ -33,9 +33,8 @@ class Windows(Kernels):
         return self._launch("windows", kind, (*x.shape[:2], *lengths), (x, 0.0, 0), x.shape, lengths, steps)
 
     @planned_of_elements
-    def max_pool1d_gradient(
-        self, g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
-    ) -> Any:
+    def max_pool1d_gradient(self, g: Any, x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape,
+                            dilation: Shape) -> Any:  # fmt: skip
         """Of both one read, of windows that overlap from the cache some more; one write."""
         steps = kernel_size, stride, padding, dilation
         reach = math.prod(math.ceil(k / s) for k, s in zip(kernel_size, stride, strict=True))
@@ -44,9 +43,8 @@ class Windows(Kernels):
         return self._launch("windows_gradient", "MAXIMUM", x.shape, (g, x), x.shape, g.shape[2:], steps)
 
     @planned_of_elements
-    def patches(
-        self, x: Any, *, kernel_size: Shape, fill: float, stride: Shape, padding: Shape, dilation: Shape
-    ) -> Any:
+    def patches(self, x: Any, *, kernel_size: Shape, fill: float, stride: Shape, padding: Shape,
+                dilation: Shape) -> Any:  # fmt: skip
         """(batch, channels, *kernel, *positions)."""
         return self.patched(x, (kernel_size, stride, padding, dilation), fill)
 
@@ -59,9 +57,8 @@ class Windows(Kernels):
         return self._launch("windows", "PATCHES", shape, given, x.shape, lengths, steps)
 
     @planned_of_elements
-    def patches_gradient(
-        self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
-    ) -> Any:
+    def patches_gradient(self, g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape,
+                         dilation: Shape) -> Any:  # fmt: skip
         """Back to (batch, channels, *size), each element the sum of the patches it was in."""
         return self.added(g, size, (kernel_size, stride, padding, dilation))
 

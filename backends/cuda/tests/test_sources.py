@@ -67,9 +67,14 @@ def row_units(dtype: str) -> Iterator[Unit]:
             for kind, read in ((ELEMENT[dtype], 0), (ELEMENT[dtype], launch.pack), ("Bool", 1)):
                 yield geometry.instance(family, launch, ELEMENT[dtype], kind, str(read))
             continue
-        index = ["Long"] if "cross_entropy" in family else []
-        centered = [str(columns != 10).lower()] if family.startswith("norm") else []
-        yield geometry.instance(family, launch, ELEMENT[dtype], *index, *centered)
+        template, facts = FAMILIES[family].template, {"I": "Long", "CENTERED": str(columns != 10).lower()}
+        own = template[1 : template.index("G")]
+        others = {"float32": "Bfloat16", "float16": "float", "bfloat16": "float"} if {"U", "R"} & {*own} else {}
+        for other in (
+            ELEMENT[dtype],
+            *[others[x] for x in {dtype} & {*others}],
+        ):  # halves beside float32, and the other way
+            yield geometry.instance(family, launch, ELEMENT[dtype], *[facts.get(each, other) for each in own])
 
 
 def attention_units(dtype: str) -> Iterator[Unit]:
@@ -234,7 +239,8 @@ def test_packs_travel_in_16_bytes(dtype: str) -> None:
 def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> None:
     """A load behind a store waits for its turn, and each costs the time of a way to memory and back."""
     launch = geometry.row_launch(4096, 4096, dtype, RESIDENT.get(family, 1), 16)
-    unit = geometry.instance(family, launch, ELEMENT[dtype], "true")
+    types = [ELEMENT[dtype]] * {"norm": 3, "norm_gradient": 4}[family]
+    unit = geometry.instance(family, launch, *types, "true")
     ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
     order = re.findall(r"\b(ld|st)\.global\b", ptx)
     assert order.count("st") == launch.items
@@ -287,7 +293,7 @@ MULTIPROCESSORS, THREADS, REGISTERS = 132, 2048, 65536  # of an H100, of each mu
 def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, dtype: str) -> None:
     """Two fifths of all threads are under way, as blocks and as registers go; there is less to add up than was read."""
     launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2)
-    unit = geometry.instance("norm_weight_gradient", launch, ELEMENT[dtype], "true")
+    unit = geometry.instance("norm_weight_gradient", launch, *[ELEMENT[dtype]] * 2, "true")
     made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
     blocks = min(launch.grid[0] / MULTIPROCESSORS, REGISTERS // (made.registers * launch.block))
     REPORT.append(f"{units.call(unit)}: {launch.grid[0]} blocks, {blocks * launch.block / THREADS:.0%} of the threads")

@@ -9,13 +9,15 @@ template <bool SHORT> struct ColumnOf { typedef Long type; };
 template <> struct ColumnOf<true> { typedef int type; };
 
 // One thread's share of a row of N operands. PEELED rows start anywhere in matrices that start at a multiple of 16 bytes:
-// what lies before the first whole pack and behind the last is shared out one element a thread.
-template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct Share {
+// what lies before the first whole pack and behind the last is shared out one element a thread. The second operand has a
+// type of its own.
+template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class U = T> struct Share {
     typedef Wide<T> A;
     typedef T Element;
     static constexpr int TOGETHER = N > 1 ? 2 : 4;  // packs of a longer row that are read before the first is used
     typedef typename ColumnOf<(ITEMS > 0)>::type Column;
-    const T* from[N];
+    const T* from;
+    const U* other;  // where N is 2
     Column columns;
     int lane, head;  // elements before the first whole pack
     A kept[ITEMS > 0 ? ITEMS : 1][N][V];
@@ -30,10 +32,8 @@ template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct S
     __device__ __forceinline__ Column end_column() const { return lane < head ? lane : last() + (lane - head); }
 
     template <int W> __device__ __forceinline__ void fetch(Long column, A (&to)[N][W]) const {
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-            widen_all(load<T, W>(from[k] + column), to[k]);
-        }
+        widen_all(load<T, W>(from + column), to[0]);
+        if constexpr (N > 1) widen_all(load<U, W>(other + column), to[1]);
     }
     __device__ __forceinline__ void keep() {
         if constexpr (ITEMS > 0) {
@@ -62,18 +62,20 @@ template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct S
                 if (column(item) < last()) f(item, column(item), kept[item]);
         } else {
             for (Long at = first() + static_cast<Long>(lane) * V; at < last(); at += static_cast<Long>(TOGETHER) * G * V) {
-                Pack<T, V> packs[TOGETHER][N];
+                Pack<T, V> packs[TOGETHER];
+                Pack<U, V> others[TOGETHER];
 #pragma unroll
-                for (int i = 0; i < TOGETHER; ++i)
-#pragma unroll
-                    for (int k = 0; k < N; ++k)
-                        if (at + i * G * V < last()) packs[i][k] = load<T, V>(from[k] + at + i * G * V);
+                for (int i = 0; i < TOGETHER; ++i) {
+                    if (at + i * G * V >= last()) break;
+                    packs[i] = load<T, V>(from + at + i * G * V);
+                    if constexpr (N > 1) others[i] = load<U, V>(other + at + i * G * V);
+                }
 #pragma unroll
                 for (int i = 0; i < TOGETHER; ++i) {
                     if (at + i * G * V >= last()) break;
                     A values[N][V];
-#pragma unroll
-                    for (int k = 0; k < N; ++k) widen_all(packs[i][k], values[k]);
+                    widen_all(packs[i], values[0]);
+                    if constexpr (N > 1) widen_all(others[i], values[1]);
                     f(0, at + i * G * V, values);
                 }
             }
@@ -83,9 +85,9 @@ template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct S
     }
     // f(column, operands) gives the pack that is stored there. Of what is kept all are made before the first is stored: no
     // load goes past a store, and what f loads would come one after the other.
-    template <class F> __device__ __forceinline__ void store_each(T* to, F f) const {
+    template <class R, class F> __device__ __forceinline__ void store_each(R* to, F f) const {
         if constexpr (ITEMS > 0) {
-            Pack<T, V> made[ITEMS];
+            Pack<R, V> made[ITEMS];
             each_item([&](int item, Long column, const auto& values) { made[item] = f(column, values); });
 #pragma unroll
             for (int item = 0; item < ITEMS; ++item)
@@ -95,7 +97,7 @@ template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct S
         }
     }
     // The same where f loads nothing.
-    template <class F> __device__ __forceinline__ void put_each(T* to, F f) const {
+    template <class R, class F> __device__ __forceinline__ void put_each(R* to, F f) const {
         each_item([&](int, Long column, const auto& values) { store(to + column, f(column, values)); });
     }
     template <class F> __device__ __forceinline__ void each(F f) const {
@@ -105,16 +107,15 @@ template <class T, int G, int ITEMS, int V, int N, bool PEELED = false> struct S
 
 // Calls body(row, share) for every row, of which `length(row)` columns are read; threads beyond the last row go along with
 // an empty one, for the barriers.
-template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class F, class L>
-__device__ __forceinline__ void for_each_row_of(
-    const T* const (&operands)[N], Long rows, Long columns, L length, F body) {
+template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class U, class F, class L>
+__device__ __forceinline__ void for_each_row_of(const T* x, const U* y, Long rows, Long columns, L length, F body) {
     const Long together = blockDim.x / G;
     const Long step = together * gridDim.x;
     for (Long first = static_cast<Long>(blockIdx.x) * together; first < rows; first += step) {
         const Long row = first + threadIdx.x / G;
-        Share<T, G, ITEMS, V, N, PEELED> share;
-#pragma unroll
-        for (int k = 0; k < N; ++k) share.from[k] = operands[k] + row * columns;
+        Share<T, G, ITEMS, V, N, PEELED, U> share;
+        share.from = x + row * columns;
+        share.other = y + row * columns;
         share.columns = row < rows ? static_cast<decltype(share.columns)>(length(row)) : 0;
         share.lane = static_cast<int>(threadIdx.x % G);
         share.begin(row);
@@ -122,9 +123,9 @@ __device__ __forceinline__ void for_each_row_of(
         body(row, share);
     }
 }
-template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class F>
-__device__ __forceinline__ void for_each_row(const T* const (&operands)[N], Long rows, Long columns, F body) {
-    for_each_row_of<T, G, ITEMS, V, N, PEELED>(operands, rows, columns, [&](Long) { return columns; }, body);
+template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class U, class F>
+__device__ __forceinline__ void for_each_row(const T* x, const U* y, Long rows, Long columns, F body) {
+    for_each_row_of<T, G, ITEMS, V, N, PEELED>(x, y, rows, columns, [&](Long) { return columns; }, body);
 }
 
 // A pack of f(v), as wide as the operands are.
@@ -186,7 +187,7 @@ template <class T, int ITEMS, class A> __device__ __forceinline__ A exponential_
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
 KERNEL void softmax(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
+    for_each_row<T, G, ITEMS, V, 1, PEELED>(x, x, rows, columns, [&](Long row, auto& share) {
         const Denominator<A> found = to_exponentials<G, ITEMS>(share);
         const A scale = A(1) / found.total;
         share.put_each(out + row * columns, [&](Long, const auto& values) {
@@ -198,7 +199,7 @@ KERNEL void softmax(T* out, const T* x, Long rows, Long columns) {
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
 KERNEL void log_softmax(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 1, PEELED>(x, x, rows, columns, [&](Long row, const auto& share) {
         auto changed = share;
         const Denominator<A> found = to_exponentials<G, ITEMS>(changed);
         const A shift = log(found.total);
@@ -211,7 +212,7 @@ KERNEL void log_softmax(T* out, const T* x, Long rows, Long columns) {
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
 KERNEL void logsumexp(T* out, const T* x, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
+    for_each_row<T, G, ITEMS, V, 1, PEELED>(x, x, rows, columns, [&](Long row, auto& share) {
         const Denominator<A> found = to_exponentials<G, ITEMS>(share);
         if (share.lane == 0 && row < rows)
             out[row] = narrowed<T>(found.top - found.top == 0 ? found.top + log(found.total) : found.top);
@@ -222,7 +223,7 @@ KERNEL void logsumexp(T* out, const T* x, Long rows, Long columns) {
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
 KERNEL void softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 2, PEELED>({g, out}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 2, PEELED>(g, out, rows, columns, [&](Long row, const auto& share) {
         A total = 0;
         share.each([&](Long, const auto& x) {
             int v = 0;
@@ -239,7 +240,7 @@ KERNEL void softmax_gradient(T* to, const T* g, const T* out, Long rows, Long co
 template <class T, int G, int ITEMS, int V, bool PEELED = false>
 KERNEL void log_softmax_gradient(T* to, const T* g, const T* out, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 2, PEELED>({g, out}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 2, PEELED>(g, out, rows, columns, [&](Long row, const auto& share) {
         A total = 0;
         share.each([&](Long, const auto& x) {
             for (const A value : x[0]) total += value;
@@ -312,7 +313,7 @@ KERNEL void attention_weights(
     T* out, const T* x, const M* mask, const MaskRows where, Long targets, Long rows, Long columns) {
     typedef Wide<T> A;
     const auto length = [&](Long row) { return seen_columns(row, targets, columns); };
-    for_each_row_of<T, G, ITEMS, V, 1>({x}, rows, columns, length, [&](Long row, auto& share) {
+    for_each_row_of<T, G, ITEMS, V, 1>(x, x, rows, columns, length, [&](Long row, auto& share) {
         const Long end = share.columns;
         [[maybe_unused]] const M* const own = W > 0 && row < rows ? mask + mask_row(row, where) : nullptr;
         const auto hide = [&](Long column, A (&values)[1][V]) {
@@ -354,7 +355,7 @@ KERNEL void attention_weights_gradient(
     T* to, const T* g, const T* out, Long targets, Long rows, Long columns) {
     typedef Wide<T> A;
     const auto length = [&](Long row) { return seen_columns(row, targets, columns); };
-    for_each_row_of<T, G, ITEMS, V, 2>({g, out}, rows, columns, length, [&](Long row, const auto& share) {
+    for_each_row_of<T, G, ITEMS, V, 2>(g, out, rows, columns, length, [&](Long row, const auto& share) {
         A total = 0;
         share.each([&](Long, const auto& x) {
             int v = 0;
@@ -376,14 +377,14 @@ template <class A> struct Statistics { A top, scale; };
 // Minus the logarithm of the target's probability; 0 for the index `ignored`, NaN for another that names no class. Their
 // sum, or their mean over the rows that count, is made by the block that comes last, out of what the blocks have found: in
 // their order, whichever that is. `losses` may be null. `arrived` is 0, and is so again at the end.
-template <class T, class I, int G, int ITEMS, int V, bool PEELED = false>
+template <class T, class I, class R, int G, int ITEMS, int V, bool PEELED = false>
 KERNEL void cross_entropy(
-    T* out, T* losses, Wide<T>* statistics, Wide<T>* partial, unsigned* arrived, const T* x, const I* targets,
+    R* out, R* losses, Wide<T>* statistics, Wide<T>* partial, unsigned* arrived, const T* x, const I* targets,
     Long ignored, Long mean, Long rows, Long columns) {
     typedef Wide<T> A;
     constexpr int BLOCK = G < 128 ? 128 : G;
     A loss = 0, count = 0;  // of the rows whose first lane this is
-    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, auto& share) {
+    for_each_row<T, G, ITEMS, V, 1, PEELED>(x, x, rows, columns, [&](Long row, auto& share) {
         const Denominator<A> found = to_exponentials<G, ITEMS>(share);
         if (share.lane == 0 && row < rows) {
             const Long target = static_cast<Long>(targets[row]);
@@ -392,7 +393,7 @@ KERNEL void cross_entropy(
             const A own = named && target != ignored ? log(found.total) - (at - found.top)
                         : target == ignored ? A(0) : nan_of<A>();
             reinterpret_cast<Statistics<A>*>(statistics)[row] = {found.top, A(1) / found.total};
-            if (losses != nullptr) losses[row] = narrowed<T>(own);
+            if (losses != nullptr) losses[row] = narrowed<R>(own);
             loss += own;
             count += target == ignored ? A(0) : A(1);
         }
@@ -408,26 +409,26 @@ KERNEL void cross_entropy(
     loss = reduce<Sum, BLOCK>(loss);
     count = reduce<Sum, BLOCK>(count);
     if (threadIdx.x > 0) return;
-    *out = narrowed<T>(mean ? loss / count : loss);
+    *out = narrowed<R>(mean ? loss / count : loss);
     statistics[rows * 2] = count;
 }
 
 // (softmax - one_hot) * g, in which g has one element per row, or one for all (stride 0); of a mean each row that counts has
 // its share, and where none counts none moves.
-template <class T, class I, int G, int ITEMS, int V, bool PEELED = false>
+template <class T, class I, class U, class R, int G, int ITEMS, int V, bool PEELED = false>
 KERNEL void cross_entropy_gradient(
-    T* to, const T* g, const Wide<T>* statistics, const T* x, const I* targets, Long stride, Long mean, Long ignored,
+    R* to, const U* g, const Wide<T>* statistics, const T* x, const I* targets, Long stride, Long mean, Long ignored,
     Long rows, Long columns) {
     typedef Wide<T> A;
     const A count = statistics[rows * 2], divisor = mean && count > 0 ? count : A(1);
-    for_each_row<T, G, ITEMS, V, 1, PEELED>({x}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 1, PEELED>(x, x, rows, columns, [&](Long row, const auto& share) {
         if (row >= rows) return;
         const Statistics<A> found = reinterpret_cast<const Statistics<A>*>(statistics)[row];
         const Long target = static_cast<Long>(targets[row]);
         const bool named = target >= 0 && target < columns;
         const A factor = target == ignored ? A(0) : named ? widen(g[row * stride]) / divisor : nan_of<A>();
         share.put_each(to + row * columns, [&](Long column, const auto& values) {
-            return packed<T>(values, [&](int v) {
+            return packed<R>(values, [&](int v) {
                 const A p = exponential_for<T>(values[0][v] - found.top) * found.scale;
                 return (p - (column + v == target ? A(1) : A(0))) * factor;
             });
@@ -463,36 +464,36 @@ template <class T, int V> __device__ __forceinline__ void fetch_or(const T* from
     for (int v = 0; v < V; ++v) to[v] = from == nullptr ? otherwise : widen(pack.at[v]);
 }
 
-template <class T, bool CENTERED, int G, int ITEMS, int V>
+template <class T, class W, class R, bool CENTERED, int G, int ITEMS, int V>
 KERNEL void norm(
-    T* out, const T* x, const T* weight, const T* bias, double eps, Long rows, Long columns) {
+    R* out, const T* x, const W* weight, const W* bias, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 1>({x}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 1>(x, x, rows, columns, [&](Long row, const auto& share) {
         const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
         share.store_each(out + row * columns, [&](Long column, const auto& values) {
             A w[V], b[V];
-            fetch_or<T, V>(weight, column, A(1), w);
-            fetch_or<T, V>(bias, column, A(-0.0), b);  // which leaves a zero its sign
-            Pack<T, V> pack;
+            fetch_or<W, V>(weight, column, A(1), w);
+            fetch_or<W, V>(bias, column, A(-0.0), b);  // which leaves a zero its sign
+            Pack<R, V> pack;
 #pragma unroll
             for (int v = 0; v < V; ++v)
-                pack.at[v] = narrowed<T>((values[0][v] - m.mean) * m.scale * w[v] + b[v]);
+                pack.at[v] = narrowed<R>((values[0][v] - m.mean) * m.scale * w[v] + b[v]);
             return pack;
         });
     });
 }
 
 // With h = (x - mean) * scale and d = g * weight: scale * (d - mean(d) - h * mean(d * h)).
-template <class T, bool CENTERED, int G, int ITEMS, int V>
+template <class T, class U, class W, class R, bool CENTERED, int G, int ITEMS, int V>
 KERNEL void norm_gradient(
-    T* to, const T* g, const T* x, const T* weight, double eps, Long rows, Long columns) {
+    R* to, const T* x, const U* g, const W* weight, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
-    for_each_row<T, G, ITEMS, V, 2>({x, g}, rows, columns, [&](Long row, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long row, const auto& share) {
         const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
         A plain = 0, weighted = 0;
         share.each([&](Long column, const auto& values) {
             A w[V];
-            fetch_or<T, V>(weight, column, A(1), w);
+            fetch_or<W, V>(weight, column, A(1), w);
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const A d = values[1][v] * w[v];
@@ -504,12 +505,12 @@ KERNEL void norm_gradient(
         weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
         share.store_each(to + row * columns, [&](Long column, const auto& values) {
             A w[V];
-            fetch_or<T, V>(weight, column, A(1), w);
-            Pack<T, V> pack;
+            fetch_or<W, V>(weight, column, A(1), w);
+            Pack<R, V> pack;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const A h = (values[0][v] - m.mean) * m.scale;
-                pack.at[v] = narrowed<T>(m.scale * (values[1][v] * w[v] - plain - h * weighted));
+                pack.at[v] = narrowed<R>(m.scale * (values[1][v] * w[v] - plain - h * weighted));
             }
             return pack;
         });
@@ -553,9 +554,9 @@ template <class A, int V> __device__ __forceinline__ void add_to(A* sums, const 
 // Sums over the rows that a block takes: of g * h, a row of `to` for each block, and then, for what is CENTERED and has a
 // bias, of g. `reduce_channels` adds those rows up. Each operand is read once, for both sums. A thread keeps those of its
 // columns; of rows too long for that, which are a block's alone, they are in `to`.
-template <class T, bool CENTERED, int G, int ITEMS, int V>
+template <class T, class U, bool CENTERED, int G, int ITEMS, int V>
 KERNEL void norm_weight_gradient(
-    Wide<T>* to, const T* g, const T* x, double eps, Long rows, Long columns) {
+    Wide<T>* to, const U* g, const T* x, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     const int lane = static_cast<int>(threadIdx.x % G);
     A* const sums = to + static_cast<Long>(blockIdx.x) * columns;
@@ -566,7 +567,7 @@ KERNEL void norm_weight_gradient(
             store<A, V>(sums + at, Pack<A, V>{});
             if constexpr (CENTERED) store<A, V>(plain + at, Pack<A, V>{});
         }
-    for_each_row<T, G, ITEMS, V, 2>({x, g}, rows, columns, [&](Long, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long, const auto& share) {
         const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
         share.each_item([&](int item, Long column, const auto& values) {
             A term[V];

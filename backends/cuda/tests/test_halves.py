@@ -1,0 +1,142 @@
+"""Under `jit`, kernels of rows read halves that are cast to float32, and write those that their result is cast to.
+
+On a GPU, or an emulated one: the numbers are those of eager calls, in which each cast is a launch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, value_and_grad
+from micrograd_core.array.functions import FUNCTIONS
+
+pytestmark = pytest.mark.skipif(not Device.is_cuda_available(), reason="there is no GPU, and no emulated one")
+HALVES = {"float16": 2e-3, "bfloat16": 1.6e-2}
+"""And of what numbers may differ by: two units in the last place."""
+SHAPES = [(3, 5), (4, 64), (2, 3, 130), (2, 9000)]
+"""Rows that are read once, by whole packs and by elements, and one that no registers hold."""
+
+
+@pytest.fixture
+def gpu() -> Device:
+    return Device("cuda")
+
+
+def drawn(rng: Any, shape: tuple[int, ...], dtype: str, gpu: Device) -> Tensor:
+    x = Tensor(rng.normal(size=shape).astype("float32"), device=gpu, requires_grad=False)
+    with no_grad():
+        return x.astype(dtype)
+
+
+def numbers(x: Tensor) -> Any:
+    return x.detach().astype("float32").numpy()
+
+
+Function = Callable[..., Tensor]
+
+
+def norm(name: str, pick: random.Random, half: str) -> Function:
+    """A norm between casts, of which each may be missing."""
+    reads, writes, weights = (pick.random() < 0.7 for _ in range(3))
+
+    def function(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        x = x.astype(half).astype("float32") if reads else x
+        given = (w, b)[: 2 if name == "layer_norm" else 1] if weights else ()
+        out = FUNCTIONS[name](x, *given, eps=1e-3)
+        return out.astype(half) if writes else out
+
+    return function
+
+
+def compared(function: Function, given: list[Tensor], tolerance: float) -> None:
+    """The value and all gradients, under `jit` and without, called until they are a graph."""
+    plain = value_and_grad(function, argnums=tuple(range(len(given))))
+    under_jit = jit(plain)
+    value, gradients = plain(*given)
+    for _ in range(6):
+        found, its = under_jit(*given)
+        for ours, expected in zip((found, *its), (value, *gradients), strict=True):
+            assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
+            scale = max(1.0, float(np.abs(numbers(expected)).max()))
+            np.testing.assert_allclose(numbers(ours), numbers(expected), rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_a_norm_between_casts_is_the_same(name: str, half: str, seed: int, shape: tuple[int, ...], gpu: Device) -> None:
+    pick, rng = random.Random(f"{name} {half} {seed} {shape}"), np.random.default_rng(seed)
+    inner, later = norm(name, pick, half), drawn(rng, shape, "float32", gpu)
+
+    def function(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        out = inner(x * 1.5, w, b)
+        return (out.astype("float32") * later).sum() + (out * out).astype("float32").mean()
+
+    given = [drawn(rng, each, "float32", gpu) for each in (shape, shape[-1:], shape[-1:])]
+    compared(function, given, HALVES[half])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("classes", [5, 64, 9000])
+@pytest.mark.parametrize("half", HALVES)
+def test_a_loss_of_halves_is_that_of_their_casts(half: str, classes: int, reduction: str, gpu: Device) -> None:
+    rng = np.random.default_rng(classes)
+    targets = Tensor(rng.integers(classes, size=6), device=gpu)
+    logits = drawn(rng, (6, classes), "float32", gpu)
+
+    def function(x: Tensor) -> Tensor:
+        x = x.astype(half) * 2.0
+        loss = FUNCTIONS["cross_entropy"](x.astype("float32"), targets, reduction=reduction, ignore_index=1)
+        return loss.sum() * 3.0
+
+    compared(function, [logits], HALVES[half])
+
+
+def test_what_is_used_otherwise_too_stays_float32(gpu: Device) -> None:
+    """Of a result that is cast, and read as it is, both are there; to the last bit."""
+    x = drawn(np.random.default_rng(0), (4, 64), "float32", gpu)
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        out = FUNCTIONS["layer_norm"](x, eps=1e-5)
+        return out.astype("bfloat16"), out
+
+    with no_grad():
+        for ours, plain in zip(jit(function)(x), function(x), strict=True):
+            assert ours.dtype == plain.dtype
+            np.testing.assert_array_equal(numbers(ours), numbers(plain))
+
+
+@pytest.mark.skipif(find_spec("emulated_cuda") is None, reason="launches are listed by the emulated GPU")
+@pytest.mark.parametrize("half", HALVES)
+def test_a_step_under_autocast_casts_no_row(half: str, gpu: Device) -> None:
+    """A norm, a product and a loss, forwards and backwards: what is launched reads and writes halves."""
+    model = nn.Sequential(nn.LayerNorm(32), nn.Linear(32, 48)).to(gpu)
+    rng = np.random.default_rng(0)
+    x, targets = drawn(rng, (64, 32), "float32", gpu), Tensor(rng.integers(48, size=64), device=gpu)
+    parameters = [*model.parameters()]
+
+    @jit
+    def step(x: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+        with autocast(half):
+            loss = nn.cross_entropy(model(x), targets)
+        for p in parameters:
+            p.grad = None
+        loss.backward()
+        return loss, *[p.grad for p in parameters]
+
+    step(x, targets)
+    lines = importlib.import_module("emulated_cuda.boot").recorded(lambda: step(x, targets))
+    kernels = [line.split()[0] for line in lines if line.startswith("micrograd")]
+    name = {"float16": "Half", "bfloat16": "Bfloat16"}[half]
+    families = [f"norm_float_float_{name}", f"norm_weight_gradient_float_{name}", f"cross_entropy_{name}_Long_float"]
+    for family in (*families, f"cross_entropy_gradient_{name}_Long_float_{name}"):
+        assert sum(line.startswith(f"micrograd_{family}") for line in kernels) == 1, (family, kernels)
+    assert sum("nest" in line for line in kernels) <= 3, kernels  # casts of parameters, and of their gradients
