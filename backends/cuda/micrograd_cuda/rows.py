@@ -114,10 +114,9 @@ def norm(centered: str) -> Any:
     """One read, one write, weight and bias on the way."""
 
     @planned_of_elements
-    def kernel(
-        k: Rows, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float, dtype: Any = None
-    ) -> Any:
-        return k._norm("norm", (x,), centered, (weight, k._weight(bias, 0, x, axis), eps), axis, dtype)
+    def kernel(self: Rows, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float,
+               dtype: Any = None) -> Any:  # fmt: skip
+        return self._norm("norm", (x,), centered, (weight, self._weight(bias, 0, x, axis), eps), axis, dtype)
 
     return kernel
 
