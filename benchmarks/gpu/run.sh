@@ -25,7 +25,7 @@ workers=$(($(nproc) < 12 ? $(nproc) : 12))
 export XLA_PYTHON_CLIENT_PREALLOCATE=false PYTHONUNBUFFERED=1
 export COMMIT=${COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)} # of the figures
 end=$((SECONDS + ${LIMIT:-525}))
-steps=" devices ${STEPS:-kernels graphs attention peers networks devices-compared proofs memcheck racecheck synccheck conformance tests} "
+steps=" devices ${STEPS:-kernels graphs races attention peers networks devices-compared proofs memcheck racecheck synccheck conformance tests} "
 [ "$device" = cpu ] || export MICROGRAD_CUDA_REQUIRED=1
 # One layout and one dtype of each sort; of all that has neither, all of it.
 kept="contiguous and (float32 or bfloat16 or int64 or int8 or complex64 or bool or not second_gradient)"
@@ -56,19 +56,32 @@ step() {
   summary+=("$name|$([ "$status" -eq 0 ] && echo holds || echo "FAILS ($status)"), $((SECONDS - start)) s: $(tail -n 1 "$out/$name.log" | cut -c1-100)")
 }
 
+# sanitize NAME TOOL VARIABLE=VALUE ARGUMENT...: pytest under a tool that looks at each access to memory
+sanitize() {
+  local name=$1 tool=$2 setting=$3
+  shift 3
+  if command -v compute-sanitizer >/dev/null; then
+    step "$name" 100 env "$setting" compute-sanitizer --tool "$tool" --error-exitcode 9 "${pytest[@]}" "$@"
+  elif [[ "$steps" == *" $name "* ]]; then
+    summary+=("$name|left out: compute-sanitizer is not on the PATH")
+  fi
+}
+
 parallel=()
 "$python" -c 'import xdist' 2>/dev/null && parallel=(-n "$workers")
 # Other people's plugins and warnings are none of ours: with them no warning is an error.
 pytest=("$python" -m pytest -q --tb=short -p no:cacheprovider -p no:benchmark -o filterwarnings=default)
+captured=(backends/cuda/tests/test_{graphs,fused_attention,halves}.py)
 sanitized=(backends/cuda/tests/test_{gpu,rows,linear,cudnn,remembered,linalg,special_values}.py
   backends/cuda/tests/test_channels.py::test_batch_norm_and_its_gradients)
-own=("${sanitized[@]%::*}" backends/cuda/tests/test_{attention,fused_attention,pooling}.py)
+own=("${sanitized[@]%::*}" backends/cuda/tests/test_{attention,fused_attention,halves,pooling}.py)
 
 # What is worth most comes first: that it works, and how fast; then the long suites, as far as the time goes.
 step devices 60 bash -c 'found=$("$0" -m micrograd_core.tools.cli devices); grep "^$1  *works" <<<"$found" || { echo "$found"; false; }' \
   "$python" "$device"
 step kernels 120 "${pytest[@]}" "${own[@]}" -k "${KERNELS:-}" "${parallel[@]}"
 step graphs 90 env GRAPH_CASES="${GRAPH_CASES:-10000}" "${pytest[@]}" backends/cuda/tests/test_graphs.py "${parallel[@]}"
+sanitize races racecheck GRAPH_CASES=20 "${captured[@]}" -k "numbers_are_right or captured or casts_no_row"
 small=()
 compared=(--seconds 0.2)
 if [ "$device" = cpu ] || [ "${SMALL:-0}" = 1 ]; then small=(--small --seconds 0) compared=(--size 10000 --seconds 0); fi
@@ -81,14 +94,9 @@ step devices-compared 45 "$python" benchmarks/benchmark_device.py --devices cpu 
 LINES_SHOWN=20 step proofs 120 "$python" benchmarks/gpu/prove.py --device "$device" --out "$results" \
   --steps "${LEAK_STEPS:-10000}"
 for tool in memcheck racecheck synccheck; do # of memory without a pool, where each array has bounds of its own
-  if command -v compute-sanitizer >/dev/null; then
-    chosen="layouts or functions_of_rows or anywhere"
-    [ "$tool" = memcheck ] || chosen="functions_of_rows or sums_over_rows or norm or cross_entropy or optimiser"
-    step "$tool" 100 env MICROGRAD_CUDA_POOL=0 compute-sanitizer --tool "$tool" --error-exitcode 9 \
-      "${pytest[@]}" "${sanitized[@]}" -k "$chosen"
-  elif [[ "$steps" == *" $tool "* ]]; then
-    summary+=("$tool|left out: compute-sanitizer is not on the PATH")
-  fi
+  chosen="layouts or functions_of_rows or anywhere"
+  [ "$tool" = memcheck ] || chosen="functions_of_rows or sums_over_rows or norm or cross_entropy or optimiser"
+  sanitize "$tool" "$tool" MICROGRAD_CUDA_POOL=0 "${sanitized[@]}" -k "$chosen"
 done
 step conformance 240 "${pytest[@]}" --pyargs micrograd_core.conformance --device "$device" \
   -k "$conformance" "${parallel[@]}"

@@ -111,7 +111,7 @@ def test_every_step_finds_the_wheels_and_suites_use_all_cores(tmp_path: Path) ->
     status, told, steps = asked(tmp_path)
     assert status == 0, told  # the wheel's module was there
     first, last = (
-        "kernels graphs attention peers networks devices-compared proofs",
+        "kernels graphs races attention peers networks devices-compared proofs",
         "memcheck racecheck synccheck conformance tests",
     )
     assert [*steps] == f"{first} {last}".split()
@@ -122,14 +122,14 @@ def test_every_step_finds_the_wheels_and_suites_use_all_cores(tmp_path: Path) ->
 
 def test_races_are_asked_about_and_memory_has_no_pool_then(tmp_path: Path) -> None:
     """Each word of what is chosen is part of the name of some test: a test that is renamed would be left out."""
-    steps = asked(tmp_path, STEPS="memcheck racecheck synccheck")[2]
-    assert [*steps] == ["memcheck", "racecheck", "synccheck"]
-    assert {line.partition("|")[0] for line in steps.values()} == {"0"}
+    steps = asked(tmp_path, STEPS="races memcheck racecheck synccheck")[2]
+    assert [*steps] == ["races", "memcheck", "racecheck", "synccheck"]
+    assert [line.partition("|")[0] for line in steps.values()] == ["", "0", "0", "0"]
     chosen = {step: line.partition(" -k ")[2].split(" or ") for step, line in steps.items()}
     assert chosen["racecheck"] == chosen["synccheck"]
     assert {"functions_of_rows", "norm", "sums_over_rows"} <= {*chosen["racecheck"]}
-    words = sorted({*chosen["memcheck"], *chosen["racecheck"]})
-    tests = [each for each in steps["memcheck"].split() if "/test_" in each]
+    words = sorted({*chosen["races"], *chosen["memcheck"], *chosen["racecheck"]})
+    tests = [each for step in ("races", "memcheck") for each in steps[step].split() if "/test_" in each]
     collected = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n0", "--collect-only", *tests, "-k", " or ".join(words)],
         cwd=SCRIPT.parents[2], capture_output=True, text=True, check=False,
