@@ -23,10 +23,9 @@ from micrograd_core.compiler.passes import optimized
 from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.writer import Writer, rewritten
-from micrograd_core.dtypes import float32
+from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
-from micrograd_core.ops.shared import NARROW
 from micrograd_cuda.geometry import FILLED, ceil_div
 from micrograd_cuda.kernels import OWN
 from micrograd_cuda.operands import contiguous, is_number, is_operation
@@ -103,6 +102,7 @@ def with_sums(program: Program) -> Program:
     return rewritten(program, rule)
 
 
+HALVES: Final = (float16, bfloat16)
 WRITE: Final = "layer_norm rms_norm standardize standardize_gradient rms_norm_gradient cross_entropy_gradient".split()
 READ: Final = (*WRITE, "layer_norm_weight_gradient", "rms_norm_weight_gradient", "cross_entropy", "sum")
 """Kernels that compute in float32 whatever they write, and whatever they read."""
@@ -132,10 +132,10 @@ def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
             casts = [made.get(getattr(x, "ref", None)) for x in operands]
             given = tuple([y[1][0] if y and y[0] == "astype" else x for x, y in zip(operands, casts, strict=True)])
             params = params if given == operands else {**params, "dtype": dtypes[to.name]}
-        elif before and before[0] in WRITE and to in NARROW and uses[step.operands[0].number] == 1:
+        elif before and before[0] in WRITE and to in HALVES and uses[step.operands[0].number] == 1:
             op, given, params = before[0], before[1], {**before[2], "dtype": dtypes[to.name]}
         found = k.step(op, given, params, types)
-        if to is float32 and (op in WRITE or (op == "astype" and operands[0].dtype in NARROW)):
+        if to is float32 and (op in WRITE or (op == "astype" and operands[0].dtype in HALVES)):
             made[found.ref] = op, given, params
         return found
 
