@@ -149,7 +149,7 @@ class Rows(Reductions):
         """
         first, peel = operands[0], not family.startswith(("norm", "attention"))
         rows = first.size // columns
-        start = self.alignment(out, *(each for each in operands if hasattr(each, "shape")))
+        start = self.alignment(*(each for each in operands if hasattr(each, "shape")), out)
         launch = geometry.row_launch(rows, columns, name_of(first.dtype), resident, start, peel=peel)
         self.run(family, launch, (element(first), *arguments), out, *operands, rows, columns)
         return out

@@ -6,6 +6,7 @@ On a GPU, or an emulated one: the numbers are those of eager calls, in which eac
 from __future__ import annotations
 
 import importlib
+import itertools
 import random
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -100,18 +101,42 @@ def test_a_loss_of_halves_is_that_of_their_casts(half: str, classes: int, reduct
     compared(function, [logits], HALVES[half])
 
 
+def launched(work: Callable[[], Any]) -> list[str]:
+    """The kernels of a call, as the emulated GPU lists them."""
+    lines = importlib.import_module("emulated_cuda.boot").recorded(work)
+    return [line.split()[0] for line in lines if line.startswith("micrograd")]
+
+
 def test_what_is_used_otherwise_too_stays_float32(gpu: Device) -> None:
-    """Of a result that is cast, and read as it is, both are there; to the last bit."""
+    """Of a result that is cast, and read as it is, both are there, to the last bit; it is computed once."""
     x = drawn(np.random.default_rng(0), (4, 64), "float32", gpu)
 
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
         out = FUNCTIONS["layer_norm"](x, eps=1e-5)
         return out.astype("bfloat16"), out
 
+    jitted = jit(function)
     with no_grad():
-        for ours, plain in zip(jit(function)(x), function(x), strict=True):
+        for ours, plain in zip(jitted(x), function(x), strict=True):
             assert ours.dtype == plain.dtype
             np.testing.assert_array_equal(numbers(ours), numbers(plain))
+        if find_spec("emulated_cuda"):
+            assert sum("norm" in name for name in launched(lambda: jitted(x))) == 1
+
+
+@pytest.mark.parametrize("offsets", [*itertools.product((0, 1, 2, 4), repeat=2)])
+@pytest.mark.parametrize("half", HALVES)
+def test_operands_that_begin_anywhere(half: str, offsets: tuple[int, int], gpu: Device) -> None:
+    """Packs of float32 and of halves lie at multiples of different sizes."""
+    rng, shape, kernel = np.random.default_rng(0), (5, 64), gpu.kernels.backend.kernel
+    given = [drawn(rng, (4 + 320,), dtype, gpu) for dtype in (half, "float32")]
+    g, x = (each[at : at + 320].reshape(shape) for each, at in zip(given, offsets, strict=True))
+    params = {"axis": (1,), "eps": 1e-5}
+    for name in ("standardize_gradient", "rms_norm_gradient", "layer_norm_weight_gradient", "rms_norm_weight_gradient"):
+        for first, second in ((g, x), (x, g)):
+            found = kernel(name)(first._handle, second._handle, **params, dtype=x._handle.dtype)
+            wide = [each.astype("float32")._handle for each in (first, second)]
+            np.testing.assert_allclose(found.get(), kernel(name)(*wide, **params).get(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(find_spec("emulated_cuda") is None, reason="launches are listed by the emulated GPU")
@@ -133,8 +158,7 @@ def test_a_step_under_autocast_casts_no_row(half: str, gpu: Device) -> None:
         return loss, *[p.grad for p in parameters]
 
     step(x, targets)
-    lines = importlib.import_module("emulated_cuda.boot").recorded(lambda: step(x, targets))
-    kernels = [line.split()[0] for line in lines if line.startswith("micrograd")]
+    kernels = launched(lambda: step(x, targets))
     name = {"float16": "Half", "bfloat16": "Bfloat16"}[half]
     families = [f"norm_float_float_{name}", f"norm_weight_gradient_float_{name}", f"cross_entropy_{name}_Long_float"]
     for family in (*families, f"cross_entropy_gradient_{name}_Long_float_{name}"):
