@@ -113,10 +113,11 @@ def mixes(op: str, operands: tuple[Any, ...], params: Any, type: TensorSpec) -> 
     if op not in READ or type.dtype is not float32 or not math.prod((*operands[0].shape, *type.shape)):
         return False
     if op.startswith("cross_entropy"):
-        *_, targets, weight = operands
-        plain = is_number(weight) and weight == 1 and not params["label_smoothing"]
-        return plain and targets.dtype.name in INDEX
-    return of_rows(operands[0], params["axis"]) is not (op == "sum")
+        plain = is_number(operands[-1]) and operands[-1] == 1 and not params["label_smoothing"]
+        return plain and operands[-2].dtype.name in INDEX
+    axis, weights = params["axis"], operands[2 if "gradient" in op else 1 :]
+    fits = of_rows(operands[0], axis) is not (op == "sum")
+    return fits and all(len(getattr(each, "shape", ())) <= len(axis) for each in weights)
 
 
 def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:

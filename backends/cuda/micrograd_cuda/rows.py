@@ -116,7 +116,7 @@ def norm(centered: str) -> Any:
     @planned_of_elements
     def kernel(self: Rows, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float,
                dtype: Any = None) -> Any:  # fmt: skip
-        return self._norm("norm", (x,), centered, (weight, self._weight(bias, 0, x, axis), eps), axis, dtype)
+        return self._norm("norm", (x,), centered, (weight, bias), eps, axis, dtype)
 
     return kernel
 
@@ -126,7 +126,7 @@ def norm_gradient(centered: str) -> Any:
 
     @planned_of_elements
     def kernel(self: Rows, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
-        return self._norm("norm_gradient", (x, g), centered, (weight, eps), axis, dtype)
+        return self._norm("norm_gradient", (x, g), centered, (weight,), eps, axis, dtype)
 
     return kernel
 
@@ -320,16 +320,14 @@ class Rows(Reductions):
         """Two reads."""
         return self._weight_gradient("false", g, x, axis, eps, dtype or x.dtype)[0]
 
-    def _norm(self, family: str, operands: Any, centered: str, given: Any, axis: Shape, dtype: Any) -> Any:
-        x, weight = operands[0], self._weight(given[0], 1, operands[0], axis)
-        typed = *operands[1:], weight if hasattr(weight, "shape") else x
-        kinds = *map(element, typed), ELEMENT[name_of(dtype or x.dtype)], centered
-        return self._along(family, operands, axis, (weight, *given[1:]), *kinds, dtype=dtype)
-
-    def _weight(self, weight: Any, neutral: int, x: Any, axis: Shape) -> Any:
-        """Contiguous, of the shape of the normalised axes; a null pointer for the number that changes nothing."""
-        shape = tuple(x.shape[each] for each in axis)
-        return self.neutral_or_array(weight, neutral, shape, x.dtype)
+    def _norm(self, family: str, operands: Any, centered: str, given: Any, eps: float, axis: Shape, dtype: Any) -> Any:
+        if any(len(getattr(each, "shape", ())) > len(axis) for each in given):
+            return NotImplemented  # rows have weights of their own
+        x, shape = operands[0], tuple([operands[0].shape[each] for each in axis])  # null pointers change nothing
+        given = [self.neutral_or_array(y, neutral, shape, x.dtype) for y, neutral in zip(given, (1, 0), strict=False)]
+        kinds = [element(y if hasattr(y, "shape") else x) for y in (*operands[1:], given[0])]
+        to = ELEMENT[name_of(dtype or x.dtype)]
+        return self._along(family, operands, axis, (*given, eps), *kinds, to, centered, dtype=dtype)
 
     @planned
     def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, value_and_grad
+from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, value_and_grad, vmap
 from micrograd_core.array.functions import FUNCTIONS
 
 pytestmark = pytest.mark.skipif(not Device.is_cuda_available(), reason="there is no GPU, and no emulated one")
@@ -99,6 +99,19 @@ def test_a_loss_of_halves_is_that_of_their_casts(half: str, classes: int, reduct
         return loss.sum() * 3.0
 
     compared(function, [logits], HALVES[half])
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_rows_with_weights_of_their_own_are_composed(half: str, gpu: Device) -> None:
+    """A norm in a batch of `vmap`, whose weights differ: no kernel of rows takes it, and no cast is lost."""
+    rng = np.random.default_rng(0)
+    x, w, b = (drawn(rng, shape, "float32", gpu) for shape in ((3, 4, 32), (3, 32), (3, 32)))
+
+    def one(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        out = FUNCTIONS["layer_norm"](x.astype(half).astype("float32"), w, b, eps=1e-3).astype(half)
+        return (out.astype("float32") ** 2).sum()
+
+    compared(lambda x, w, b: vmap(one)(x, w, b).sum(), [x, w, b], 4 * HALVES[half])
 
 
 def launched(work: Callable[[], Any]) -> list[str]:
