@@ -8,7 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -155,6 +158,20 @@ def test_a_proof_whose_process_ends_badly_fails() -> None:
     ]
     assert prove.told(ends[0]) == ("FAILS", "the process ended with -6, after: holds 4 examples")
     assert prove.told(ends[1]) == ("holds", "4 examples")
+
+
+@pytest.mark.parametrize(
+    ("in_use", "reserved", "leaks"),
+    [([1] * 5, [8, 8, 9, 9, 9], False), ([1] * 5, [8, 9, 10, 11, 12], True), ([1, 1, 1, 1, 2], [8] * 5, True)],
+)
+def test_a_leak_is_what_goes_on(
+    in_use: list[int], reserved: list[int], leaks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = iter([{"in_use": used, "reserved": held} for used, held in zip(in_use, reserved, strict=True)])
+    device: Any = SimpleNamespace(memory=lambda: next(seen), synchronize=lambda: None)
+    monkeypatch.setattr(prove, "trainer", lambda device: lambda: None)
+    with pytest.raises(AssertionError, match="memory grew in 8 steps") if leaks else nullcontext():
+        assert "8 steps" in prove.no_leak(device, 8)
 
 
 ABORTS = """
