@@ -82,7 +82,7 @@ def activity(run: Run, wait: Callable[[Any], None], device: str = "cpu", calls: 
 
 
 def summary(listed: Listed, calls: int) -> dict[str, Any]:
-    """Of each launch and its seconds: how many there were in one call, their sum, and the five longest, by kernel.
+    """Of each launch and its seconds: how many there were in one call, their sum, and the 40 longest, by kernel.
 
     >>> summary([("a", 1.0), ("a", 2.0), ("b", 4.0), ("b", 4.0)], 2)
     {'launches': 2.0, 'device_seconds': 5.5, 'longest': {'b': [1.0, 4.0], 'a': [1.0, 1.5]}}
@@ -95,7 +95,7 @@ def summary(listed: Listed, calls: int) -> dict[str, Any]:
             spent.setdefault(name, []).append(seconds)
     found: dict[str, Any] = {"launches": len(listed) / calls} if listed else {}
     if spent:
-        longest = sorted(spent, key=lambda name: -sum(spent[name]))[:5]
+        longest = sorted(spent, key=lambda name: -sum(spent[name]))[:40]
         found["device_seconds"] = sum(map(sum, spent.values())) / calls
         found["longest"] = {name[:80]: [len(spent[name]) / calls, sum(spent[name]) / calls] for name in longest}
     return found

@@ -70,10 +70,8 @@ def row_units(dtype: str) -> Iterator[Unit]:
         template, facts = FAMILIES[family].template, {"I": "Long", "CENTERED": str(columns != 10).lower()}
         own = template[1 : template.index("G")]
         others = {"float32": "Bfloat16", "float16": "float", "bfloat16": "float"} if {"U", "R"} & {*own} else {}
-        for other in (
-            ELEMENT[dtype],
-            *[others[x] for x in {dtype} & {*others}],
-        ):  # halves beside float32, and the other way
+        mixed = [others[dtype]] if dtype in others else []  # halves beside float32, and the other way
+        for other in (ELEMENT[dtype], *mixed):
             yield geometry.instance(family, launch, ELEMENT[dtype], *[facts.get(each, other) for each in own])
 
 
