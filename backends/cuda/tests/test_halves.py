@@ -16,6 +16,8 @@ import pytest
 
 from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, value_and_grad, vmap
 from micrograd_core.array.functions import FUNCTIONS
+from micrograd_core.compiler.specs import TensorSpec
+from micrograd_core.dtypes import float32
 
 pytestmark = pytest.mark.skipif(not Device.is_cuda_available(), reason="there is no GPU, and no emulated one")
 HALVES = {"float16": 2e-3, "bfloat16": 1.6e-2}
@@ -112,6 +114,19 @@ def test_rows_with_weights_of_their_own_are_composed(half: str, gpu: Device) -> 
         return (out.astype("float32") ** 2).sum()
 
     compared(lambda x, w, b: vmap(one)(x, w, b).sum(), [x, w, b], 4 * HALVES[half])
+
+
+@pytest.mark.parametrize(("shape", "shared"), [((32,), True), ((3, 1, 32), False)])
+def test_a_kernel_of_rows_takes_weights_that_all_rows_share(shape: tuple[int, ...], shared: bool, gpu: Device) -> None:
+    """And only with these a cast may vanish: a composition knows nothing of other dtypes."""
+    from micrograd_cuda.nests import mixes
+
+    x, w = (drawn(np.random.default_rng(0), each, "float32", gpu) for each in ((3, 4, 32), shape))
+    params = {"axis": (2,), "eps": 1e-3}
+    found = gpu.kernels.backend.kernel("layer_norm")(x._handle, w._handle, 0.0, **params)
+    assert (found is not NotImplemented) == shared
+    specs = [TensorSpec(each.shape, float32) for each in (x, w)]
+    assert mixes("layer_norm", (*specs, 0.0), params, specs[0]) == shared
 
 
 def launched(work: Callable[[], Any]) -> list[str]:
