@@ -264,6 +264,16 @@ class Layout(NamedTuple):
         pairs = zip(self.shape, self.strides, contiguous_strides(self.shape), strict=True)
         return all(length == 1 or stride == expected for length, stride, expected in pairs)
 
+    @property
+    def may_overlap(self) -> bool:
+        """Whether several elements may be one in memory: not where each step is longer than all shorter ones reach."""
+        reach = 0
+        for stride, length in sorted((abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n > 1):
+            if stride <= reach:
+                return True
+            reach += stride * (length - 1)
+        return False
+
     def permute(self, axes: Sequence[int]) -> Layout:
         """Axes in another order."""
         return Layout(tuple(self.shape[a] for a in axes), tuple(self.strides[a] for a in axes), self.offset)

@@ -37,7 +37,7 @@ from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.text import Given, Printer, stream_at
-from micrograd_core.dtypes import DTYPES, pack, uint64
+from micrograd_core.dtypes import DTYPES, bool_, int64, pack, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
@@ -62,7 +62,7 @@ PART, FEW = 128, 1 << 19
 """Products that are added up before they join a sum; turns that are less than sorting."""
 LONGEST: Final = 1 << 14
 """Turns that a unit takes at most: some drivers end loops silently after 65,535."""
-OWN: Final = tuple("take take_along_axis index_add embedding embedding_gradient sort argsort cumulative_sum".split())
+OWN: Final = tuple("take take_along_axis index_add embedding embedding_gradient sort argsort".split())
 """Kernels that are no nests, each from a template."""
 RANDOM: Final = ("random_uniform", "random_uniform_from", "random_integers", "random_permutation")
 """Kernels of devices that have 64-bit integers, and a language with words of random numbers."""
@@ -94,6 +94,8 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {name: partial(self.reduction, name) for name, op in TABLE.items() if op.combine}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...]]] = {}
         self.kernels |= {"matmul": self.matmul} | {name: getattr(self, f"_{name}") for name in OWN}
+        self.kernels["cumulative_sum"] = partial(self._running, "add")
+        self.kernels["cumulative_prod"] = partial(self._running, "multiply")
         self._number = lru_cache(4096)(self._uploaded)
         self._plans: dict[Hashable, Any] = {}
         self._compositions = nests.compositions_of_nests()
@@ -249,7 +251,7 @@ class CompiledBackend(StridedBackend):
             tile, (first, second) = TILE if out.layout.size >= TILED else 1, (each.layout.strides for each in given)
             numbers = m, n, k, *first[:2], second[0], second[2], first[2], second[1]
             value, index = self.language.types[self._core[x.dtype].name], self.language.counter
-            sizes = {"total part": (value, tile * tile), "left right": (value, tile), "rows columns": (index, tile)}
+            sizes = {"whole part": (value, tile * tile), "left right": (value, tile), "rows columns": (index, tile)}
             declare = self.language.scratch.format
             arrays = [declare(T=T, name=name, n=n) for names, (T, n) in sizes.items() for name in names.split()]
             units = -(-m // tile) * -(-n // tile) * math.prod(batch)
@@ -288,7 +290,7 @@ class CompiledBackend(StridedBackend):
         values = values if isinstance(values, Strided) else self._number(values, repr(values), x.dtype)
         values = self._contiguous(values.view(values.layout.broadcast_to((*before, *indices.shape, *after))))
         indices = self._reshape(indices, shape=(n,))
-        order = self._argsort(indices, axis=0, descending=False, stable=True)
+        order = self._order(indices, 0, False)
         out, places = self._fresh("copy", x.shape, x.dtype, x), self._take(indices, order, axis=0)
         given = [out, values, places, order]
         for start in range(0, n if x.layout.size else 0, LONGEST):
@@ -303,40 +305,48 @@ class CompiledBackend(StridedBackend):
             return NotImplemented
         return self._index_add(zero.view(zero.layout.broadcast_to((num_embeddings, g.shape[-1]))), indices, g, axis=0)
 
-    def _cumulative_sum(self, x: Strided, *, axis: int, include_initial: bool = False) -> Any:
-        """A unit for each part of an axis, begun with the sum of the parts before."""
-        if include_initial or not self._covers("add", x, x):
+    def _running(self, op: str, x: Strided, *, axis: int, include_initial: bool = False) -> Any:
+        """Running sums or products: a unit for each part of an axis, begun with that of the parts before."""
+        if include_initial or not self._covers(op, x, x):
             return NotImplemented
-        x, parts = self._contiguous(x), -(-x.shape[axis] // PART)
+        x, parts, dtype = self._contiguous(x), -(-x.shape[axis] // PART), self._core[x.dtype]
+        joined = self.language.spelled(op, ("total", "value"), (dtype, dtype), dtype)
+        facts = {"start": self.language.number(int(op == "multiply"), dtype), "joined": joined}
         out, carry = self.empty(x.shape, x.dtype), x
         numbers = x.shape[axis], math.prod(x.shape[axis + 1 :]), PART, parts
         if parts > 1 and out.layout.size:
             sums = self.empty((*x.shape[:axis], parts, *x.shape[axis + 1 :]), x.dtype)
-            self._text("scan", sums.layout.size, (*numbers, 1), [sums, x, x])
-            carry = self._cumulative_sum(sums, axis=axis)
+            self._text("scan", sums.layout.size, (*numbers, 1), [sums, x, x], **facts)
+            carry = self._running(op, sums, axis=axis)
         if out.layout.size:
-            self._text("scan", out.layout.size // x.shape[axis] * parts, (*numbers, 0), [out, x, carry])
+            self._text("scan", out.layout.size // x.shape[axis] * parts, (*numbers, 0), [out, x, carry], **facts)
         return out
 
-    def _argsort(self, x: Strided, *, axis: int, descending: bool, stable: bool, sort: bool = False) -> Strided:
+    def _order(self, x: Strided, axis: int, descending: bool, sort: bool = False) -> Strided:
         """A sorting network, whose steps exchange positions; NaN comes last, equal elements stay in order."""
         order = (*(each for each in range(len(x.shape)) if each != axis), axis)
         rows, n, dtype = self._contiguous(x.view(x.layout.permute(order))), x.shape[axis], self._core[x.dtype]
-        integer, nan = self.dtypes["int32"], self.language.isnan if dtype.is_floating else "({0} != {0})"
+        integer, nan = self.dtypes["int32"], self.language.isnan if dtype.is_floating else "false"
         places = self._fresh("copy", rows.shape, integer, self.from_host(array("i", range(n)), (n,), integer))
-        facts = {"less": ">" if descending else "<", "nanx": nan.format("x"), "nany": nan.format("y")}
+        facts = {"nanx": nan.format("x"), "nany": nan.format("y")}
+        for name, given in (("first", "yx"), ("second", "xy")):
+            less = "greater" if descending else "less"
+            facts[name] = self.language.spelled(less, given, (dtype, dtype), bool_)
         pairs = 1 << (n - 1).bit_length() - 1 if n > 1 and rows.layout.size else 0
         for level in range(pairs.bit_length()):
             for step in range(level, -1, -1):  # the first of a merger turns one of the halves round
                 numbers = n, pairs, 1 << step, int(step == level)
                 self._text("sort", rows.layout.size // n * pairs, numbers, [places, rows], **facts)
-        long = partial(self.kernels["astype"], dtype=self.dtypes["int64"])
-        out = self._take(rows, places, axis=len(order) - 1, along=True) if sort else long(places)
+        out = self._take(rows, places, axis=len(order) - 1, along=True) if sort else places
         return out.view(out.layout.permute([order.index(i) for i in range(len(order))]))
 
-    def _sort(self, x: Strided, **params: Any) -> Strided:
-        """See `_argsort`."""
-        return self._argsort(x, **params, sort=True)
+    def _argsort(self, x: Strided, *, axis: int, descending: bool, stable: bool) -> Any:
+        """See `_order`."""
+        return self.kernels["astype"](self._order(x, axis, descending), dtype=self.dtypes["int64"])
+
+    def _sort(self, x: Strided, *, axis: int, descending: bool, stable: bool) -> Strided:
+        """See `_order`."""
+        return self._order(x, axis, descending, sort=True)
 
     def _text(self, name: str, units: int, integers: Sequence[int], handles: Sequence[Strided], **facts: Any) -> None:
         """Run a kernel of a template, whose first line names the `integers`."""
@@ -347,10 +357,17 @@ class CompiledBackend(StridedBackend):
             facts |= {how: language.begun(how, language.counter) for how in ("let", "var")}
             for i, x in enumerate(buffers):
                 facts |= {f"{how}{i}": language.begun(how, language.memory_of(x.dtype)) for how in ("let", "var")}
-            wide = language.types["int64"] if any(x.dtype.bits == 64 for x in buffers[2:3]) else language.counter
-            facts |= {"wide": language.cast.format(T=wide, x="").removesuffix("()"), "row": language.begun("var", wide)}
-            facts["zero"] = language.cast.format(T=language.memory_of(buffers[0].dtype), x="0")
-            facts["index"] = language.cast.format(T=language.counter, x="").removesuffix("()")
+            first, row = buffers[0].dtype, buffers[2].dtype if len(buffers) > 2 else int64
+            place = language.places.get(row.name, "")
+            wide = language.types["int64"] if row.bits == 64 and not place else language.counter
+            cast = {T: language.cast.format(T=T, x="").removesuffix("()") for T in (wide, language.counter)}
+            facts |= {"wide": cast[wide], "index": cast[language.counter], "place": place or cast[wide]}
+            facts |= {
+                "row": language.begun("var", wide),
+                "zero": language.cast.format(T=language.memory_of(first), x="0"),
+            }
+            facts["added"] = language.spelled("add", ("total", "value"), (first, first), first)
+            facts["multiplied"] = language.spelled("multiply", ("x", "y"), (first, first), first)
             names, _, text = TEMPLATES.joinpath(f"{name}.txt").read_text(encoding="utf-8").partition("\n")
             given = [language.integer.format(n=i + len(handles)) for i in range(len(integers))]
             lines = [f"{facts['let']} {each} = {x};" for each, x in zip(names.split(), given, strict=True)]
@@ -413,13 +430,14 @@ class CompiledBackend(StridedBackend):
 
     def _random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """A span of 2**64 is 0."""
-        number = self.language.converted(f"scaled(x[i], p1[at1 + {PLACE}], p1[at1 + {PLACE + 1}])", self._core[dtype])
+        drawn = f"scaled(x[i], p1[at1 + {PLACE}], p1[at1 + {PLACE + 1}])"
+        number = self.language.nearest(drawn, uint64, self._core[dtype])
         return self._drawn(number, 4, self._stream(key, block, low, high - low), shape, dtype)
 
     def _random_permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """The device sorts words in whose lowest bits stands their position."""
         word, mask = self.dtypes["uint64"], (1 << (shape[0] - 1).bit_length()) - 1 if shape[0] else 0
-        at = self.language.converted("(u * 4 + i)", uint64)
+        at = self.language.converted("(u * 4 + i)", uint64, "int32")
         words = self._drawn(f"marked(x[i], p1[at1 + {PLACE}], {at})", 4, self._stream(key, block, mask), shape, word)
         marks = self._sort(words, axis=0, descending=False, stable=False)
         return self.kernels["astype"](self.kernels["bitwise_and"](marks, mask), dtype=dtype)
@@ -432,7 +450,7 @@ class CompiledBackend(StridedBackend):
     def _drawn(self, number: str, each: int, stream: Strided, shape: Shape, dtype: Any) -> Strided:
         """An array of what `number` makes of the words ``x``, for `each` ``i`` of a block."""
         out, place = self.empty(shape, dtype), stream_at("p1", "at1")
-        draws = self.language.draws.format(place=place, block=self.language.converted("u", uint64))
+        draws = self.language.draws.format(place=place, block=self.language.converted("u", uint64, "int32"))
         units, given = -(-out.layout.size // each), [out, stream]
         if units:
             self._text("draw", units, [out.layout.size], given, draws=draws, each=each, number=number)

@@ -6,14 +6,14 @@ them; a device that has another dialect replaces what differs: ``OPENCL._replace
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.program import operation
 from micrograd_core.compiler.views import DRAWN
-from micrograd_core.dtypes import DType, bool_, float16, integer_range, pack, unpack
+from micrograd_core.dtypes import DType, bool_, float16, float32, integer_range, pack, unpack
 
 
 class Language(NamedTuple):
@@ -25,6 +25,8 @@ class Language(NamedTuple):
     """Core dtype to the type of a number in a buffer, where that is another one."""
     functions: Mapping[str, str] = {}
     """Primitives of floats, beside those that every language has (`ARITHMETIC`)."""
+    integers: Mapping[str, Mapping[str, str]] = {}
+    """Core dtype to the primitives that operators do not compute of it: of integers made of two words."""
     let: str = "const {T} {name} = {x};"
     var: str = "{T} {name} = {x};"
     loop: str = "for ({I} {i} = 0; {i} < {n}; {i}++) {{"
@@ -34,7 +36,10 @@ class Language(NamedTuple):
     """Conversions from one core dtype to another that are not written as `cast`."""
     choice: str = "({c} ? {a} : {b})"
     literals: Mapping[str, str] = {"float32": "{x}f", "int64": "{x}LL", "uint64": "{x}ULL"}
-    """Core dtype to how a finite number is written, if not in plain digits; those of floats are hexadecimal."""
+    """Core dtype to how a finite number is written, if not in plain digits; those of floats are hexadecimal.
+
+    ``{low}`` and ``{high}`` are the words of an integer.
+    """
     infinity: str = "INFINITY"
     nan: str = "NAN"
     isnan: str = "({0} != {0})"
@@ -46,6 +51,8 @@ class Language(NamedTuple):
     """A truth value of a line, as one of memory."""
     counter: str = "long"
     """The type of counters and places."""
+    places: Mapping[str, str] = {}
+    """Core dtype to the function that makes an index a counter, where some have no place in one."""
     integer: str = "m[{n}]"
     """The n-th integer that a launch passes."""
     power: str = "power_{name}({0}, {1})"
@@ -85,16 +92,73 @@ class Language(NamedTuple):
             return "true" if x else "false"
         if dtype.is_floating and not abs(x) < (65520.0 if dtype is float16 else float("inf")):
             return self.nan if x != x else f"({'-' if x < 0 else ''}{self.infinity})"
+        literal = self.literals.get(dtype.name, "{x}")
         # The least integer has no literal: it would be one more, negated.
-        if dtype.kind == "signed integer" and x == integer_range(dtype)[0]:
+        if dtype.kind == "signed integer" and x == integer_range(dtype)[0] and "{x}" in literal:
             return f"({self.number(x + 1, dtype)} - {self.number(1, dtype)})"
         exact = self.exact if dtype.is_floating and not x else "{x}"  # some drivers know that a product with 0 is 0
         x = unpack(pack([x], dtype), dtype)[0].hex() if dtype.is_floating else int(x)  # rounded to the dtype
-        return exact.format(x=self.converted(f"({self.literals.get(dtype.name, '{x}').format(x=x)})", dtype))
+        words = {} if dtype.is_floating else {"low": x & 0xFFFFFFFF, "high": x >> 32 & 0xFFFFFFFF}
+        return exact.format(x=self.converted(f"({literal.format(x=x, **words)})", dtype))
 
-    def converted(self, x: str, dtype: DType) -> str:
-        """A value as one of a dtype."""
-        return self.cast.format(T=self.types[dtype.name], x=x)
+    def converted(self, x: str, dtype: DType, source: str = "") -> str:
+        """A value as one of a dtype, from another one; counters are like int32."""
+        return self.casts.get((source, dtype.name), self.cast).format(x, T=self.types[dtype.name], x=x)
+
+    def spelled(self, op: str, given: Sequence[str], dtypes: Sequence[DType], result: DType) -> str:
+        """A primitive of operands, as an expression."""
+        dtype = dtypes[-1]
+        own = self.functions if dtype.is_floating else self.integers.get(dtype.name, {})
+        if op in own:
+            return own[op].format(*given)
+        first, last = given[0], given[-1]
+        nan = self.isnan.format(first) if dtype.is_floating else ""
+        either = f"{nan} || " if nan else ""
+        match op:
+            case "pow":
+                return self.power.format(*given, name=result.name)
+            case "bitwise_xor" if result is bool_:
+                return f"{first} != {last}"
+            case "not_equal":
+                return f"!({first} == {last})"
+            case "maximum":
+                return self.chosen(f"{either}{first} > {last}", first, last)
+            case "minimum":
+                return self.chosen(f"{either}{first} < {last}", first, last)
+            case "negative":
+                return f"-{first}" if dtype.kind != "unsigned integer" else f"{self.number(0, dtype)} - {first}"
+            case "abs":
+                negative = self.converted(f"-{first}", dtype)
+                return first if dtype.kind == "unsigned integer" else self.chosen(f"{first} < 0", negative, first)
+            case "bitwise_invert":
+                return f"!{first}" if result is bool_ else f"~{first}"
+            case "where":
+                return self.chosen(*given)
+            case "copy":
+                return first
+            case "isnan":
+                return nan or "false"
+            case "astype":
+                return self.nearest(first, dtypes[0], result)
+        return f"{first} {INFIX[op]} {last}"
+
+    def nearest(self, x: str, source: DType, target: DType) -> str:
+        """A value of one dtype as one of another: the nearest that it has, and 0 for NaN."""
+        if source is target:
+            return x
+        if (source.name, target.name) in self.casts:
+            return self.converted(x, target, source.name)
+        if target is bool_:
+            return f"{x} != {self.number(0, source)}"
+        plain = self.converted(x, target)
+        if not source.is_floating or not target.is_integer:
+            return plain
+        low, high = integer_range(target)
+        wide = float32 if source.bits == 16 else source  # which has these
+        above, below = (f"{x} {sign} {self.number(float(n), wide)}" for sign, n in ((">=", high + 1), ("<", low)))
+        inside = self.chosen(above, self.number(high, target), plain)
+        inside = self.chosen(below, self.number(low, target), inside)
+        return self.chosen(self.isnan.format(x), self.number(0, target), inside)
 
     def begun(self, how: str, type: str) -> str:
         """How a definition begins, by `let` or `var`: ``const float``, or ``let``."""
@@ -190,9 +254,12 @@ METAL: Final = OPENCL._replace(
     preamble="#include <metal_stdlib>\nusing namespace metal;\n" + preamble("", _OPENCL),
 )
 """Metal's language, to be compiled without fast mathematics."""
-_WGSL: Final = {"int32": "i32", "int64": "i64", "uint32": "u32", "uint64": "u64"}
+_LONG: Final = {
+    "add": "add({0}, {1})", "subtract": "subtract({0}, {1})", "multiply": "multiply({0}, {1})",
+    "negative": "negated({0})", "equal": "all({0} == {1})", "not_equal": "any({0} != {1})",
+}  # fmt: skip
 WGSL: Final = Language(
-    types={"bool": "bool", **_WGSL, "float32": "f32"},
+    types={"bool": "bool", "int32": "i32", "int64": "word", "uint32": "u32", "uint64": "word", "float32": "f32"},
     memory={"bool": "u32"},
     functions={
         "divide": "{0} / {1}", "pow": "power({0}, {1})", "abs": "abs({0})", "exp": "natural_exp({0}, 0)",
@@ -203,12 +270,30 @@ WGSL: Final = Language(
     },
     let="let {name} = {x};", var="var {name}: {T} = {x};", loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
     scratch="var {name}: array<{T}, {n}>;", cast="{T}({x})",
-    casts={
-        ("uint32", "int64"): "(i64({0} & 0x7fffffffu) + i64({0} >> 31) * 2147483648li)",  # some compilers copy the sign
-        ("float32", "bool"): "(nan({0}) || {0} != 0f)", ("int32", "uint64"): "u64(i64({0}))",
+    integers={
+        name: {
+            **_LONG, "less": f"less_{name}({{0}}, {{1}})", "less_equal": f"!less_{name}({{1}}, {{0}})",
+            "greater": f"less_{name}({{1}}, {{0}})", "greater_equal": f"!less_{name}({{0}}, {{1}})",
+            "maximum": f"select({{1}}, {{0}}, less_{name}({{1}}, {{0}}))",
+            "minimum": f"select({{1}}, {{0}}, less_{name}({{0}}, {{1}}))", "abs": abs,
+        }
+        for name, abs in (("int64", "select({0}, negated({0}), below({0}))"), ("uint64", "{0}"))
     },
-    choice="select({b}, {a}, {c})",
-    literals={"float32": "{x}f", "int64": "{x}li", "uint64": "{x}lu"},
+    casts={
+        ("float32", "bool"): "(nan({0}) || {0} != 0f)", ("int64", "uint64"): "{0}", ("uint64", "int64"): "{0}",
+        **{
+            (one, other): text
+            for name in ("int64", "uint64")
+            for one, other, text in (
+                ("bool", name, "word(select(0u, 1u, {0}), 0u)"), (name, "bool", "any({0} != word())"),
+                ("int32", name, "extended({0})"), (name, "int32", "i32(({0}).x)"),
+                ("uint32", name, "word({0}, 0u)"), (name, "uint32", "({0}).x"),
+                ("float32", name, f"float_to_{name}({{0}})"), (name, "float32", f"{name}_to_float({{0}})"),
+            )
+        },
+    },
+    choice="select({b}, {a}, {c})", places={"int64": "place_int64", "uint64": "place_uint64"},
+    literals={"float32": "{x}f", "int64": "word({low}u, {high}u)", "uint64": "word({low}u, {high}u)"},
     infinity="bitcast<f32>(m[1])", nan="bitcast<f32>(m[2])", isnan="nan({0})", exact="exact({x})",
     boolean="select(0u, 1u, {x})", counter="i32", integer="m[{n} + 3]",
     draws="var x = philox({place}, {block});", preamble=TEMPLATES.joinpath("wgsl.txt").read_text(encoding="utf-8"),

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from micrograd_core.compiler.languages import INFIX, Language
+from micrograd_core.compiler.languages import Language
 from micrograd_core.compiler.lengths import Length
 from micrograd_core.compiler.nests import Compute, Draw, Line, Load, Nest, Number, Part, Place, Reduce, Store
 from micrograd_core.compiler.program import Ref, operation
-from micrograd_core.dtypes import DType, bool_, float32, integer_range, uint64
+from micrograd_core.dtypes import DType, bool_, integer_range, uint64
 from micrograd_core.ops.standard.random import PLACE
 
 
@@ -72,70 +72,12 @@ class Printer:
         if isinstance(x, Ref):
             return self.names[x.number]
         if isinstance(x.value, Length):
-            return self.language.converted(self.integer(x.value), x.dtype)
+            return self.language.converted(self.integer(x.value), x.dtype, "int32")
         return self.language.number(x.value, x.dtype)
 
     def dtype(self, x: Ref | Number) -> DType:
         """That of an operand."""
         return x.dtype if isinstance(x, Number) else self.nest.types[x.number]
-
-    # ── primitives ───────────────────────────────────────────────────────────────────────────────────────────
-
-    def computed(self, op: str, given: Sequence[str], dtypes: Sequence[DType], result: DType) -> str:
-        """A primitive of operands, as an expression."""
-        language, dtype = self.language, dtypes[-1]
-        if dtype.is_floating and op in language.functions:
-            return language.functions[op].format(*given)
-        first, last = given[0], given[-1]
-        nan = language.isnan.format(first) if dtype.is_floating else ""
-        either = f"{nan} || " if nan else ""
-        match op:
-            case "pow":
-                return language.power.format(*given, name=result.name)
-            case "bitwise_xor" if result is bool_:
-                return f"{first} != {last}"
-            case "not_equal":
-                return f"!({first} == {last})"
-            case "maximum":
-                return language.chosen(f"{either}{first} > {last}", first, last)
-            case "minimum":
-                return language.chosen(f"{either}{first} < {last}", first, last)
-            case "negative":
-                return f"-{first}" if dtype.kind != "unsigned integer" else f"{language.number(0, dtype)} - {first}"
-            case "abs":
-                negative = language.converted(f"-{first}", dtype)
-                return first if dtype.kind == "unsigned integer" else language.chosen(f"{first} < 0", negative, first)
-            case "bitwise_invert":
-                return f"!{first}" if result is bool_ else f"~{first}"
-            case "where":
-                return language.chosen(*given)
-            case "copy":
-                return first
-            case "isnan":
-                return nan or "false"
-            case "astype":
-                return self.cast(first, dtypes[0], result)
-        return f"{first} {INFIX[op]} {last}"
-
-    def cast(self, x: str, source: DType, target: DType) -> str:
-        """A value of one dtype as one of another: the nearest that it has, and 0 for NaN."""
-        language = self.language
-        if source is target:
-            return x
-        own = language.casts.get((source.name, target.name))
-        if own is not None:
-            return own.format(x)
-        if target is bool_:
-            return f"{x} != {language.number(0, source)}"
-        plain = language.converted(x, target)
-        if not source.is_floating or not target.is_integer:
-            return plain
-        low, high = integer_range(target)
-        wide = float32 if source.bits == 16 else source  # which has these
-        above, below = (f"{x} {sign} {language.number(float(n), wide)}" for sign, n in ((">=", high + 1), ("<", low)))
-        inside = language.chosen(above, language.number(high, target), plain)
-        inside = language.chosen(below, language.number(low, target), inside)
-        return language.chosen(language.isnan.format(x), language.number(0, target), inside)
 
     # ── lines ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -154,17 +96,17 @@ class Printer:
         language, types = self.language, self.nest.types
         match line:
             case Load(result, None, place):
-                self.let(result, language.converted(self.place(None, place), types[result.number]))
+                self.let(result, language.converted(self.place(None, place), types[result.number], "int32"))
             case Load(result, int(buffer), place):
                 x = self.loaded(buffer, place)
                 self.let(result, f"{x} != 0" if types[result.number] is bool_ else x)
             case Draw(result, buffer, place):
                 dtype, stream = types[result.number], stream_at(f"p{buffer}", self.place(buffer, Place(0, ())))
                 first, more = self.drawn(place, dtype)
-                self.let(result, f"uniform_{dtype}({stream}, {language.converted(first, uint64)}, {more})")
+                self.let(result, f"uniform_{dtype}({stream}, {language.converted(first, uint64, 'int32')}, {more})")
             case Compute(result, op, operands):
                 given, dtypes = [*map(self.operand, operands)], [*map(self.dtype, operands)]
-                x = self.computed(op, given, dtypes, types[result.number])
+                x = language.spelled(op, given, dtypes, types[result.number])
                 self.let(result, x, op not in ("where", "copy"))
             case Store(buffer, place, operand):
                 x = self.operand(operand)
@@ -191,7 +133,7 @@ class Printer:
         """One turn of a reduction; sums of floats carry what each addition rounds off, as Neumaier's do."""
         language, primitive, total = self.language, operation(op).combine, f"v{n}"
         if primitive != "add" or not dtype.is_floating or not self.carries:
-            step = self.computed(primitive, [total, x], [dtype, dtype], dtype)
+            step = language.spelled(primitive, [total, x], [dtype, dtype], dtype)
             self.lines.append(f"{total} = {language.converted(step, dtype)};")
             return
         exact, type = language.exact, language.types[dtype.name]

@@ -146,8 +146,6 @@ class Trace(Recorder):
                 self.leaves[id(leaf)] = key
                 x._grad = self.grads[key] = x._grad if is_leaf else None
         self._together = [group for group in together.values() if len(group) > 1]
-        if self.table is None:
-            self.table_over(default_device().kernels)
         for owner in self.captured.changing.values():
             self._changing.append((owner, {name: vars(owner)[name] for name in owner.changing}))
             self._lend_numbers(owner)
@@ -278,6 +276,8 @@ class Trace(Recorder):
             raise with_line(TraceError(unseen("an operation")).with_traceback(error.__traceback__)) from None
         except (GraphError, TraceError) as error:
             raise with_line(error) from None
+        if self.table is None:  # no tensor was given, and none was made
+            self.table_over(default_device().kernels)
         self._look_up()
         self.ends = {key: generator._block for key, (generator, _) in self.starts.items()}
         if self._streams.restore():

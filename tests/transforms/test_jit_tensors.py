@@ -680,6 +680,17 @@ def test_every_device_has_it(device: str) -> None:
     assert step.traces == 2
 
 
+@pytest.mark.parametrize("make", [lambda on: mg.ones(3, device=on) * 2, lambda on: random.uniform((3,), device=on)])
+def test_a_function_of_no_tensors_computes_where_it_makes_them(make: Any) -> None:
+    made = jit(lambda: make("rawbuffer:0"))
+    with random.use_generator(0):
+        found = [made() for _ in range(2)]
+    with random.use_generator(0):
+        wanted = [make("rawbuffer:0") for _ in range(2)]
+    assert [x.tolist() for x in found] == [x.tolist() for x in wanted]
+    assert {str(x.device) for x in found} == {"rawbuffer:0"}
+
+
 # ── what surrounds the tensors ───────────────────────────────────────────────────────────────────────────────
 
 

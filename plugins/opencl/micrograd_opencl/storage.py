@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from micrograd_core.adapters.compiled import CompiledBackend
 from micrograd_core.compiler.languages import OPENCL
 from micrograd_core.compiler.nests import Nest
 from micrograd_core.dtypes import DType
-from micrograd_core.errors import OutOfMemory
+from micrograd_core.errors import DeviceUnavailable, OutOfMemory
 
 GROUP: Final = 64
 """Work items of a group."""
@@ -27,6 +28,7 @@ for (long u = get_global_id(0); u < n; u += get_global_size(0)) {{
 }}
 }}
 """
+OTHER: Final = "install another driver, here for example by pip install intel-opencl-rt intel-cmplr-lib-rt"
 OPTIONS: Final = ["-cl-fp32-correctly-rounded-divide-sqrt"]
 
 
@@ -42,6 +44,11 @@ class OpenCLBackend(CompiledBackend):
         self._context = cl.Context([device])
         self._queue = cl.CommandQueue(self._context)
         self._options = OPTIONS if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT else []
+        try:
+            self._kernel("__kernel void run() {}")
+        except cl.RuntimeError:  # PoCL 3.0 does not know later processors
+            reason = f"its driver, {device.platform.name.strip()}, compiles nothing for this {device.name.strip()}"
+            raise DeviceUnavailable(name, reason, OTHER) from None
 
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,7 +95,12 @@ class OpenCLBackend(CompiledBackend):
         pointers = "".join(f", __global {T}* p{i}" for i, T in given)
         starts = "\n".join(f"const long at{i} = m[{i}];" for i, _ in given)
         source = KERNEL.format(preamble=OPENCL.preamble, pointers=pointers, starts=starts, text=text)
-        return cl.Kernel(cl.Program(self._context, source).build(self._options), "run")
+        return self._kernel(source)
+
+    def _kernel(self, source: str) -> Any:
+        with warnings.catch_warnings():  # one for whatever a compiler has to say, such as that it has vectorized a loop
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return cl.Kernel(cl.Program(self._context, source).build(self._options), "run")
 
     def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Any]) -> None:
         """In order with what was launched before."""

@@ -29,8 +29,6 @@ def micrograd_open(address: str) -> Any:
     if index >= len(found):
         names = ", ".join(f"wgpu:{i} ({each.info['device']})" for i, each in enumerate(found))
         raise DeviceUnavailable(name, f"this machine has {names}", "use one of these")
-    if "shader-int64" not in found[index].features:
-        raise DeviceUnavailable(name, "its adapter has no 64-bit integers, which indices are", "use another device")
     from micrograd_wgpu.storage import WebGPUBackend
 
     return WebGPUBackend(name, found[index])

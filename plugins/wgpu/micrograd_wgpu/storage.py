@@ -55,7 +55,7 @@ class WebGPUBackend(CompiledBackend):
         limits = {each: adapter.limits[each] for each in names}
         self.info, self.most_buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
         super().__init__(name)
-        self._gpu = adapter.request_device_sync(required_features=["shader-int64"], required_limits=limits)
+        self._gpu = adapter.request_device_sync(required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
         self._guard, self._in_use, self._freed = threading.RLock(), 0, deque[Buffer]()
         self._encoder: Any = None
