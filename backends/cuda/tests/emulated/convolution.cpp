@@ -75,7 +75,7 @@ struct Call { // by what is made of what, with three spatial axes
         padding.insert(padding.begin(), 0), stride.insert(stride.begin(), 1), dilation.insert(dilation.begin(), 1);
     }
 
-    // `visit(image, weight, result)` for each product, by where its three numbers are.
+    // `visit(image, weight, result)` for each product, by where its three numbers are: -1 is a zero of the padding.
     template <class Visit> void each(Visit visit) const {
         const int inputs = weight[1], outputs = weight[0] / groups;
         int at[3], from[3];
@@ -93,9 +93,9 @@ struct Call { // by what is made of what, with three spatial axes
                                 inside = inside && i >= 0 && i < image[axis + 2];
                                 where = where * image[axis + 2] + i;
                             }
-                            if (inside)
-                                visit(where, (int64_t(k) * inputs + c) * weight[2] * weight[3] * weight[4] + tap,
-                                      row * result[2] * result[3] * result[4] + to);
+                            visit(inside ? where : -1,
+                                  (int64_t(k) * inputs + c) * weight[2] * weight[3] * weight[4] + tap,
+                                  row * result[2] * result[3] * result[4] + to);
                         }
                 }
     }
@@ -108,10 +108,10 @@ struct Call { // by what is made of what, with three spatial axes
         const Numbers& shape = made == FORWARD ? result : made == BACKWARD_DATA ? image : weight;
         std::vector<double> sums(int64_t(shape[0]) * shape[1] * shape[2] * shape[3] * shape[4]);
         each([&](int64_t x, int64_t w, int64_t y) {
-            switch (made) {
-                case FORWARD: sums[y] += widen(a[x]) * widen(b[w]); break;
-                case BACKWARD_DATA: sums[x] += widen(a[w]) * widen(b[y]); break;
-                case BACKWARD_FILTER: sums[w] += widen(a[x]) * widen(b[y]); break;
+            switch (made) { // by infinity a zero is NaN
+                case FORWARD: sums[y] += (x < 0 ? 0.0 : widen(a[x])) * widen(b[w]); break;
+                case BACKWARD_DATA: if (x >= 0) sums[x] += widen(a[w]) * widen(b[y]); break;
+                case BACKWARD_FILTER: sums[w] += (x < 0 ? 0.0 : widen(a[x])) * widen(b[y]); break;
             }
         });
         T* to = static_cast<T*>(out);
