@@ -37,7 +37,7 @@ from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.text import Given, Printer, stream_at
-from micrograd_core.dtypes import DTYPES, bool_, int64, pack, uint64
+from micrograd_core.dtypes import DTYPES, bool_, pack, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
@@ -357,15 +357,13 @@ class CompiledBackend(StridedBackend):
             facts |= {how: language.begun(how, language.counter) for how in ("let", "var")}
             for i, x in enumerate(buffers):
                 facts |= {f"{how}{i}": language.begun(how, language.memory_of(x.dtype)) for how in ("let", "var")}
-            first, row = buffers[0].dtype, buffers[2].dtype if len(buffers) > 2 else int64
+            first, row = buffers[0].dtype, buffers[min(2, len(buffers) - 1)].dtype  # `row` is that of indices
             place = language.places.get(row.name, "")
             wide = language.types["int64"] if row.bits == 64 and not place else language.counter
             cast = {T: language.cast.format(T=T, x="").removesuffix("()") for T in (wide, language.counter)}
             facts |= {"wide": cast[wide], "index": cast[language.counter], "place": place or cast[wide]}
-            facts |= {
-                "row": language.begun("var", wide),
-                "zero": language.cast.format(T=language.memory_of(first), x="0"),
-            }
+            facts["row"] = language.begun("var", wide)
+            facts["zero"] = language.cast.format(T=language.memory_of(first), x="0")
             facts["added"] = language.spelled("add", ("total", "value"), (first, first), first)
             facts["multiplied"] = language.spelled("multiply", ("x", "y"), (first, first), first)
             names, _, text = TEMPLATES.joinpath(f"{name}.txt").read_text(encoding="utf-8").partition("\n")

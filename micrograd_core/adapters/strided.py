@@ -457,13 +457,14 @@ class StridedBackend:
     def _patches(
         self, x: Strided, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float
     ) -> Strided:
-        """A view of the padded input, in which windows overlap."""
+        """Windows into a padded copy of the input; of those that overlap a copy, as each may be written to."""
         size, lengths = x.shape[2:], lengths_of("patches", x.shape[2:], kernel_size, stride, padding, dilation)
         around = self.empty((*x.shape[:2], *(n + 2 * p for n, p in zip(size, padding, strict=True))), x.dtype)
         if any(padding) and around.layout.size:
             self.map("copy", around, fill)
         self._fill(around.view(_interior(around.layout, size, padding)), x)
-        return around.view(_windows(around.layout, kernel_size, lengths, stride, dilation))
+        found = around.view(_windows(around.layout, kernel_size, lengths, stride, dilation))
+        return self._fresh("copy", found.shape, x.dtype, found) if found.layout.may_overlap else found
 
     def _patches_gradient(
         self, g: Strided, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape

@@ -42,8 +42,16 @@ def test_views_of_views_reach_the_elements_that_numpys_do(data: st.DataObject, s
         assert layout.shape == array.shape
         assert list(layout.indices()) == numpys(array, None)
         assert layout.size == array.size
+        if layout.size:
+            assert layout.may_overlap == (len(set(layout.indices())) < layout.size)
         if layout.is_contiguous and layout.size:
             assert list(layout.indices()) == list(range(layout.offset, layout.offset + layout.size))
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(-9, 9)), max_size=4))
+def test_elements_of_a_layout_that_cannot_overlap_are_apart(axes: list[tuple[int, int]]) -> None:
+    layout = Layout(tuple(length for length, _ in axes), tuple(stride for _, stride in axes), 100)
+    assert layout.may_overlap or len(set(layout.indices())) == layout.size
 
 
 @given(data=st.data(), shape=hnp.array_shapes(min_dims=1, max_dims=4, max_side=6))
@@ -91,4 +99,4 @@ def test_every_method_is_drawn() -> None:
     own = vars(Layout)
     methods = [name for name, _ in inspect.getmembers(Layout, callable) if name in own and not name.startswith("_")]
     assert sorted(re.findall(r"^## (\w+)\(", page, re.M)) == sorted(methods)
-    assert all(f"`{name}`" in page for name in ("is_contiguous", "size"))
+    assert all(f"`{name}`" in page for name in ("is_contiguous", "may_overlap", "size"))

@@ -107,8 +107,9 @@ def test_sorting_by_blocks_of_any_length(many: int, monkeypatch: pytest.MonkeyPa
         assert str(found) == str(np.take_along_axis(x, expected, -1).tolist()), about
 
 
-def test_windows_of_any_shape() -> None:
-    """Kernels, steps, paddings and dilations that fit, and the transpose of each."""
+@pytest.mark.parametrize("device", ["rawbuffer", "strict"])
+def test_windows_of_any_shape(device: str) -> None:
+    """Kernels, steps, paddings and dilations that fit, and the transpose of each: as a strided read, and composed."""
     rng = np.random.default_rng(0)
     every = list(product((1, 2, 3), (1, 2, 4), (0, 1), (1, 2, 3), (3, 5, 7)))
     lines = [each for each in every if each[4] + 2 * each[2] > each[3] * (each[0] - 1)]
@@ -118,14 +119,26 @@ def test_windows_of_any_shape() -> None:
         *windows, size = zip(first, second, strict=True)
         params = dict(zip(names, windows, strict=True))
         x = rng.standard_normal((2, 1, *size)).astype("float32")
-        there = Tensor(x, device="rawbuffer")
+        there = Tensor(x, device=device)
         patches = FUNCTIONS["patches"](there, **params)
         expected = defined(TABLE["patches"], x, **params)
         assert np.array_equal(np.array(patches.tolist(), "float32"), expected.astype("float32")), params
         cotangent = rng.integers(-3, 4, expected.shape).astype("float32")
-        patches.backward(asarray(cotangent, device="rawbuffer"))
+        patches.backward(asarray(cotangent, device=device))
         unit = np.zeros_like(x)
         unit[1, 0, size[0] // 2, size[1] - 1] = 1
         whole = defined(TABLE["patches"], unit, **params)
         assert there.grad is not None
         assert there.grad.tolist()[1][0][size[0] // 2][size[1] - 1] == (whole * cotangent).sum(), params
+
+
+def test_windows_are_written_one_by_one() -> None:
+    """On a device whose patches are a strided read of the input."""
+    x = asarray(np.arange(6, dtype=np.float32).reshape(1, 1, 6), device="rawbuffer")
+    for padding in (0, 1):
+        patches = FUNCTIONS["patches"](x, kernel_size=3, padding=padding)
+        expected = np.array(patches.tolist())
+        patches[0, 0, 1] += 10
+        expected[0, 0, 1] += 10
+        assert patches.tolist() == expected.tolist()
+    assert x.tolist() == [[[0, 1, 2, 3, 4, 5]]]
