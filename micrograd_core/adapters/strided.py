@@ -36,7 +36,6 @@ from micrograd_core.dtypes import DTYPES, pack, unpack
 from micrograd_core.errors import KernelBroken
 from micrograd_core.layout import Key, Layout, Shape, broadcast_shapes, reduced_shape
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE
-from micrograd_core.ops.network.patches import lengths_of
 
 MAPS: Final = frozenset(
     op.name for op in map(TABLE.__getitem__, CORE_KERNELS) if op.kind == "elementwise" and op.parameters is None
@@ -105,8 +104,8 @@ class StridedBackend:
             "broadcast_to": lambda x, *, shape: x.view(x.layout.broadcast_to(shape)),
             "copy": lambda x: self._fresh("copy", x.shape, x.dtype, x),
             "getitem": lambda x, *, key: x.view(x.layout.index(key)),
-            "patches": self._patches,
-            "patches_gradient": self._patches_gradient,
+            "patches": partial(self._windowed, "patches"),
+            "patches_gradient": partial(self._windowed, "patches_gradient"),
             "permute_dims": lambda x, *, axes: x.view(x.layout.permute(axes)),
             "reshape": self._reshape,
             "scatter": self._scatter,
@@ -454,63 +453,10 @@ class StridedBackend:
         self._fill(out.view(out.layout.index(key)), values)
         return out
 
-    def _patches(
-        self, x: Strided, *, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape, fill: float
-    ) -> Strided:
-        """Windows into a padded copy of the input; of those that overlap a copy, as each may be written to."""
-        size, lengths = x.shape[2:], lengths_of("patches", x.shape[2:], kernel_size, stride, padding, dilation)
-        around = self.empty((*x.shape[:2], *(n + 2 * p for n, p in zip(size, padding, strict=True))), x.dtype)
-        if any(padding) and around.layout.size:
-            self.map("copy", around, fill)
-        self._fill(around.view(_interior(around.layout, size, padding)), x)
-        found = around.view(_windows(around.layout, kernel_size, lengths, stride, dilation))
-        return self._fresh("copy", found.shape, x.dtype, found) if found.layout.may_overlap else found
+    def _windowed(self, name: str, x: Strided, **params: Any) -> Any:
+        from micrograd_core.adapters import windows  # which networks without convolutions never need
 
-    def _patches_gradient(
-        self, g: Strided, *, size: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
-    ) -> Any:
-        """Patches written where they lay; where they overlap, for each element of the kernel apart, to be added."""
-        rank, lanes = len(size), g.shape[:2]
-        around = Layout.contiguous((*lanes, *(n + 2 * p for n, p in zip(size, padding, strict=True))))
-        windows = _windows(around, kernel_size, g.shape[2 + rank :], stride, dilation)
-        if not windows.may_overlap:
-            return self._spread(g, around, windows).view(_interior(around, size, padding))
-        if self._itemsize[g.dtype] < 4:
-            return NotImplemented
-        axes = [*zip(size, kernel_size, g.shape[2 + rank :], stride, padding, dilation, strict=True)]
-        before = [max(d * (m - 1) - p, 0) for _, m, _, _, p, d in axes]
-        lengths = [
-            each + max(n + p, s * (count - 1) + 1) for each, (n, _, count, s, p, _) in zip(before, axes, strict=True)
-        ]
-        apart = Layout.contiguous((*lanes, *kernel_size, *lengths))
-        steps = (slice(b, b + s * (count - 1) + 1, s) for b, (_, _, count, s, _, _) in zip(before, axes, strict=True))
-        out = self._spread(g, apart, apart.index((..., *steps)))
-        kernel, spatial = apart.strides[2 : 2 + rank], apart.strides[2 + rank :]
-        first = sum((b + p) * each for b, p, each in zip(before, padding, spatial, strict=True))
-        back = (each - d * step for each, d, step in zip(kernel, dilation, spatial, strict=True))
-        seen = out.view(Layout((*lanes, *kernel_size, *size), (*apart.strides[:2], *back, *spatial), first))
-        return self.reduction("sum", seen, axis=tuple(range(2, 2 + rank)))
-
-    def _spread(self, x: Strided, layout: Layout, places: Layout) -> Strided:
-        """Zeros, with the elements of `x` at some places."""
-        out = self.empty(layout.shape, x.dtype)
-        if layout.size:
-            self.map("copy", out, 0)
-            self._fill(out.view(places), x)
-        return out
-
-
-def _interior(layout: Layout, size: Shape, padding: Shape) -> Layout:
-    """What is not padding."""
-    spatial = (slice(p, p + n, 1) for p, n in zip(padding, size, strict=True))
-    return layout.index((slice(None), slice(None), *spatial))
-
-
-def _windows(layout: Layout, kernel: Shape, lengths: Shape, stride: Shape, dilation: Shape) -> Layout:
-    """(batch, channels, *kernel, *positions) of (batch, channels, *spatial)."""
-    lanes, spatial = layout.strides[:2], layout.strides[2:]
-    steps = [s * each for scale in (dilation, stride) for s, each in zip(spatial, scale, strict=True)]
-    return Layout((*layout.shape[:2], *kernel, *lengths), (*lanes, *steps), layout.offset)
+        return getattr(windows, name)(self, x, **params)
 
 
 def _span(layout: Layout) -> tuple[int, int]:

@@ -98,17 +98,13 @@ def refuse_foreign(path: Path, file: Any) -> None:
 
 
 def _foreign(path: Path, head: bytes) -> CheckpointError:
-    for place, mark, what, advice in _KINDS:
-        if head[place : place + len(mark)] == mark:
-            return CheckpointError(f"{str(path)!r} is no checkpoint but {what}. {advice}")
+    kinds = [each for place, mark, *each in _KINDS if head.startswith(mark, place)]
     if head[:1] == _ONNX[0] and head[2:3] == _ONNX[1]:
-        return CheckpointError(
-            f"{str(path)!r} is no checkpoint but seems to be an ONNX file. Read it with micrograd_models.from_onnx"
-        )
+        kinds.append(["seems to be an ONNX file", "Read it with micrograd_models.from_onnx"])
     if _is_text(head):
-        return CheckpointError(
-            f"{str(path)!r} is no checkpoint but text. Name the checkpoint, which ends in .safetensors"
-        )
+        kinds.append(["text", "Name the checkpoint, which ends in .safetensors"])
+    if kinds:
+        return CheckpointError(f"{str(path)!r} is no checkpoint but {'. '.join(kinds[0])}")
     return CheckpointError(
         f"{str(path)!r} is no checkpoint: it does not begin as a safetensors file does. It may be damaged; name "
         "another file, or save it anew with micrograd_core.checkpoints.save"

@@ -68,9 +68,8 @@ def run(
     return int(pytest.main(arguments, plugins=[matrices]))
 
 
-def __getattr__(
-    name: str,
-) -> Any:  # pytest rewrites the assertions of `suite` only if it is imported after pytest starts
+# pytest rewrites the assertions of `suite` only if it is imported after pytest starts
+def __getattr__(name: str) -> Any:
     if name == "Conformance":
         from micrograd_core.conformance.suite import Conformance
 

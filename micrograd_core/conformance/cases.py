@@ -180,11 +180,6 @@ class Case(NamedTuple):
         own: str = self.sample.operands[position].dtype  # type: ignore[union-attr]
         return own if own == "bool" or (own and position in self.op.separate) else self.dtype
 
-    def _is_apart(self, position: int) -> bool:
-        """Whether the numbers of an operand mean something else than those of the others."""
-        own: str = self.sample.operands[position].dtype  # type: ignore[union-attr]
-        return bool(own) and (position in self.op.separate or own == "bool" != self.dtype)
-
     def arrays(self) -> list[Any]:
         """The operands as NumPy arrays in the case's dtype, and Python scalars."""
         found: list[Any] = []
@@ -208,7 +203,9 @@ class Case(NamedTuple):
             if self.form not in ("", TWICE, "longer") or (
                 min(ranks) < array.ndim == max(ranks) and self.form == "longer"
             ):
-                array = rounded(changed(array, self.form, dtype, position, own=self._is_apart(position)), dtype)
+                # numbers that mean something else than those of the others
+                own = dtype != self.dtype or (position in self.op.separate and operand.dtype != "")
+                array = rounded(changed(array, self.form, dtype, position, own=own), dtype)
             found.append(array)
         if self.form == TWICE:
             found[0] = found[1]

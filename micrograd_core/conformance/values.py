@@ -141,30 +141,24 @@ def pairs(op: Op, dtype: str) -> list[Any]:
     if op.operands == 1:
         return [x]
     x, y = np.repeat(x, len(x)), np.tile(x, len(x))
-    if not DTYPES[dtype].is_integer:
-        if op.name == "complex":  # made by arithmetic where there is no kernel, which spoils infinities
-            keep = np.isfinite(x) & np.isfinite(y)
-            return [x[keep], y[keep]]
-        if op.name == "pow" and DTYPES[dtype].is_complex:  # greater exponents magnify the rounding of the logarithm
-            return [x[np.abs(y) <= 5], y[np.abs(y) <= 5]]
-        if op.name == "times_normal":  # a rounding of y counts y * y times far in the tail, which also underflows
-            keep = ~(np.abs(y) > 5) | np.isinf(y)
-            x, y = x[keep], y[keep]
-        if op.name not in ("floor_divide", "remainder", "fmod"):
-            return [x, y]
+    keep, finite = np.ones(x.shape, "bool"), np.isfinite(x) & np.isfinite(y)
+    if op.name == "complex":  # made by arithmetic where there is no kernel, which spoils infinities
+        keep = finite
+    elif op.name == "times_normal":  # a rounding of y counts y * y times far in the tail, which also underflows
+        keep = ~(np.abs(y) > 5) | np.isinf(y)
+    elif op.name == "pow" and DTYPES[dtype].is_complex:  # greater exponents magnify the rounding of the logarithm
+        keep = np.abs(y) <= 5
+    elif op.name == "pow" and DTYPES[dtype].is_integer:
+        keep = (y >= 0) & (y <= 7)
+    elif op.name in ("bitwise_left_shift", "bitwise_right_shift"):
+        keep = (y >= 0) & (y < DTYPES[dtype].bits)
+    elif op.name in ("floor_divide", "remainder", "fmod") and DTYPES[dtype].is_integer:
+        keep = ~((x == integer_range(DTYPES[dtype])[0]) & (y.astype("float64") == -1))
+    elif op.name in ("floor_divide", "remainder", "fmod"):
         with np.errstate(all="ignore"):  # a quotient of more digits than the dtype has need not be exact
-            quotient = np.abs(x.astype("float64") / y)
-        keep = (quotient < 1 / ROUNDING.get(dtype, 2.0**-52)) | ~np.isfinite(x) | ~np.isfinite(y) | (y == 0)
+            keep = (np.abs(x.astype("float64") / y) < 1 / ROUNDING.get(dtype, 2.0**-52)) | ~finite | (y == 0)
         if op.name == "floor_divide":  # libraries follow the standard or Python: 1 // -inf is -0 or -1
             keep &= ~(np.isinf(x) | np.isinf(y))
-        return [x[keep], y[keep]]
-    bits, keep = DTYPES[dtype].bits, np.ones(x.shape, "bool")
-    if op.name in ("floor_divide", "remainder", "fmod"):
-        keep = ~((x == integer_range(DTYPES[dtype])[0]) & (y.astype("float64") == -1))
-    if op.name in ("bitwise_left_shift", "bitwise_right_shift"):
-        keep = (y >= 0) & (y < bits)
-    if op.name == "pow":
-        keep = (y >= 0) & (y <= 7)
     return [x[keep], y[keep]]
 
 

@@ -113,13 +113,9 @@ class MultiheadAttention(Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        plain = (
-            self.batch_first
-            and query.ndim != 2
-            and not (self.dropout and self.training)
-            and self.in_proj_weight is not None
-        )
-        if plain and self.bias_k is None and not (self.add_zero_attn or need_weights) and key_padding_mask is None:
+        more = self.add_zero_attn or self.bias_k is not None or need_weights or key_padding_mask is not None
+        dropped = self.dropout and self.training
+        if self.batch_first and query.ndim != 2 and self.in_proj_weight is not None and not (more or dropped):
             return self._plain(query, key, value, attn_mask, is_causal)
         hidden = self._hidden(query, key, attn_mask, is_causal)
         found, weights = self.attend(query, key, value, hidden, key_padding_mask, need_weights, average_attn_weights)

@@ -18,6 +18,8 @@ from micrograd_core.nn.module import Module
 from micrograd_core.ops.shared import chosen
 
 State = Tensor | tuple[Tensor, Tensor]
+WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+"""What the names of parameters begin with: those of inputs and of states."""
 
 
 class _Kind(Module):
@@ -39,11 +41,20 @@ class _Kind(Module):
             raise ShapeError(f"{name}: input and hidden size must be at least 1; got {input_size} and {hidden_size}")
         self.input_size, self.hidden_size, self.options = input_size, hidden_size, {}
 
-    def _run(
-        self, x: Tensor, states: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], lengths: Any, reverse: bool
-    ) -> Any:
+    def _make(self, suffix: str, inputs: int, outputs: int, bias: bool, made: Making) -> None:
+        """The parameters whose names end in `suffix`, from so many features of inputs and of states."""
+        rows = self.blocks * self.hidden_size
+        shapes = ((rows, inputs), (rows, outputs), *((rows,),) * (2 * bias))
+        for name, shape in zip(WEIGHTS, shapes, strict=False):
+            setattr(self, f"{name}{suffix}", parameter(shape, fan_in=self.hidden_size, **made))
+
+    def _weights(self, suffix: str) -> list[Any]:
+        """Those parameters, with ``None`` for biases that are not there."""
+        return [getattr(self, f"{name}{suffix}", None) for name in WEIGHTS]
+
+    def _run(self, x: Tensor, states: tuple[Tensor, ...], suffix: str, lengths: Any, reverse: bool) -> Any:
         """The states of all steps, from inputs (time, batch, features)."""
-        from_input, from_state, bias, state_bias = weights
+        from_input, from_state, bias, state_bias = self._weights(suffix)
         beside: list[Any] = [] if lengths is None else [lengths]
         if self.operation == "gru":
             beside.insert(0, 0.0 if state_bias is None else state_bias)
@@ -72,17 +83,13 @@ class _Layers(_Kind):
                 f"{proj_size} for hidden size {hidden_size}"
             )
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
-        numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
-        rows, out = self.blocks * hidden_size, proj_size or hidden_size
+        out = proj_size or hidden_size
         for layer in range(num_layers):
             inputs = input_size if layer == 0 else out * (1 + bidirectional)
             for suffix in self._suffixes(layer):
-                setattr(self, f"weight_ih{suffix}", parameter((rows, inputs), **numbers))
-                setattr(self, f"weight_hh{suffix}", parameter((rows, out), **numbers))
-                for each in ("ih", "hh") if bias else ():
-                    setattr(self, f"bias_{each}{suffix}", parameter((rows,), **numbers))
+                self._make(suffix, inputs, out, bias, made)
                 if proj_size:
-                    setattr(self, f"weight_hr{suffix}", parameter((proj_size, hidden_size), **numbers))
+                    setattr(self, f"weight_hr{suffix}", parameter((out, hidden_size), fan_in=hidden_size, **made))
 
     def _suffixes(self, layer: int) -> list[str]:
         """What the names of the parameters of a layer end in, for each direction."""
@@ -175,20 +182,19 @@ class _Layers(_Kind):
         self, x: Tensor, states: tuple[Tensor, ...], suffix: str, lengths: Any, reverse: bool
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The states of all steps of one layer in one direction, and the last."""
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        weights = tuple(getattr(self, f"{name}{suffix}", None) for name in names)
         if self.proj_size:
-            return self._projected(x, states, weights, getattr(self, f"weight_hr{suffix}"), lengths, reverse)
-        made = self._run(x, states, weights, lengths, reverse)
+            return self._projected(x, states, suffix, lengths, reverse)
+        made = self._run(x, states, suffix, lengths, reverse)
         end = 0 if reverse else -1
         return made.states, tuple(part[end] for part in made[: len(states)])
 
     def _projected(
-        self, x: Tensor, states: tuple[Tensor, ...], weights: Any, projection: Tensor, lengths: Any, reverse: bool
+        self, x: Tensor, states: tuple[Tensor, ...], suffix: str, lengths: Any, reverse: bool
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Step by step, since each state goes through the projection (Sak et al. 2014)."""
         h, c = states
-        from_input, from_state, *biases = weights
+        from_input, from_state, *biases = self._weights(suffix)
+        projection = getattr(self, f"weight_hr{suffix}")
         steps: list[Any] = [None] * x.shape[0]
         nothing = zeros((self.hidden_size * 4, self.hidden_size), dtype=x.dtype, device=x.device)
         contributed = FUNCTIONS["linear"](x, from_input, 0.0 if biases[0] is None else biases[0] + biases[1])
@@ -371,14 +377,12 @@ class GRU(_Layers):
 class _Cell(_Kind):
     """One step."""
 
+    bias_ih: Tensor | None = None
+    bias_hh: Tensor | None = None
+
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, **made: Unpack[Making]) -> None:
         self._take_sizes(input_size, hidden_size)
-        numbers: dict[str, Any] = {"fan_in": hidden_size, **made}
-        rows = self.blocks * hidden_size
-        self.weight_ih = parameter((rows, input_size), **numbers)
-        self.weight_hh = parameter((rows, hidden_size), **numbers)
-        self.bias_ih = parameter((rows,), **numbers) if bias else None
-        self.bias_hh = parameter((rows,), **numbers) if bias else None
+        self._make("", input_size, hidden_size, bias, made)
 
     def forward(self, x: Tensor, state: Any = None) -> Any:
         """Compute the next state.
@@ -410,8 +414,7 @@ class _Cell(_Kind):
             given = [zeros(shape, dtype=x.dtype, device=x.device) for _ in range(1 + self.cells)]
         else:
             given = [each.expand_dims(0) if single else each for each in (state if self.cells else (state,))]
-        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        made = self._run(rows.expand_dims(0), tuple(given), weights, None, False)
+        made = self._run(rows.expand_dims(0), tuple(given), "", None, False)
         found = tuple(part[0, 0] if single else part[0] for part in made[: len(given)])
         return found if self.cells else found[0]
 

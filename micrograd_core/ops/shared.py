@@ -261,8 +261,9 @@ def along_axis(x: Any, axis: int, ndim: int) -> Shape:
 
 def positions(k: Table, x: Handle, axis: int) -> Handle:
     """0, 1, 2, … along an axis of `x`, with axes of length 1 for those behind it."""
-    length = x.shape[axis]
-    return k.reshape(k.arange(length, dtype=int64), shape=(length,) + (1,) * (len(x.shape) - axis - 1))
+    length, behind = x.shape[axis], len(x.shape) - axis - 1
+    counted = k.arange(length, dtype=int64)
+    return k.reshape(counted, shape=(length,) + (1,) * behind) if behind else counted
 
 
 def times(k: Table, x: Handle, weight: Operand) -> Handle:

@@ -62,8 +62,7 @@ class Adagrad(Rule):
 
     def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """The gradient over the root of the sum."""
-        total = state.get("sum")
-        total = _zeros(k, p, self.initial_accumulator_value) if total is None else total
+        total = state["sum"] if "sum" in state else _zeros(k, p, self.initial_accumulator_value)
         state["sum"] = total = k.add(total, k.multiply(g, g))
         rate = self.lr / (1 + (state["step"] - 1) * self.lr_decay)
         return k.add(p, k.multiply(k.divide(g, k.add(k.sqrt(total), self.eps)), -rate))
@@ -175,8 +174,7 @@ class NAdam(WithMoments):
         """By this gradient, and by the moment as it will be."""
         t, (beta1, beta2) = state["step"], self.betas
         mu, following = (beta1 * (1 - 0.5 * 0.96 ** (n * self.momentum_decay)) for n in (t, t + 1))
-        product = state.get("mu_product")
-        product = k.full(shape=(), fill_value=1.0, dtype=g.dtype) if product is None else product
+        product = state["mu_product"] if "mu_product" in state else k.full(shape=(), fill_value=1.0, dtype=g.dtype)
         state["mu_product"] = product = k.multiply(product, mu)
         m, v = self.moments(k, g, state)
         root = k.add(k.sqrt(k.multiply(v, 1 / (1 - beta2**t))), self.eps)

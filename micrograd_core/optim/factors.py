@@ -320,8 +320,7 @@ def _multistep(milestones: tuple[int, ...], by: float, step: int) -> float:
 
 
 def _polynomial(steps: int, power: float, step: int) -> float:
-    left: float = (1 - min(step, steps) / steps) ** power
-    return left
+    return float((1 - min(step, steps) / steps) ** power)
 
 
 def _linear(steps: int, first: float, last: float, step: int) -> float:

@@ -326,9 +326,8 @@ class ReduceLROnPlateau:
         metric = float(metric)
         better = self._is_better(metric)
         best = metric if better else self.best
-        bad = 0 if better else self.bad + 1
+        bad = 0 if better or self.resting > 0 else self.bad + 1
         resting = max(self.resting - 1, 0)
-        bad = 0 if self.resting > 0 else bad
         rates = self.rates
         if bad > self.patience:
             lower = [max(rate * self.factor, least) for rate, least in zip(rates, self.least, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.errors import ShapeError
 from micrograd_core.nn.functional.common import T, of_operations, publish, with_batch, without_batch
-from micrograd_core.ops.network.patches import per_axis
+from micrograd_core.ops.network.patches import lengths_of, per_axis
 from micrograd_core.ops.shared import chosen
 
 PADDINGS: Final = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -160,10 +160,7 @@ def fold(
     given = {"output_size": output_size, "kernel_size": kernel_size, "dilation": dilation, "padding": padding,
              "stride": stride}  # fmt: skip
     size, kernel, spread, around, steps = (per_axis("fold", what, value, 2, 0) for what, value in given.items())
-    lengths = tuple(
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, d, p, s in zip(size, kernel, spread, around, steps, strict=True)
-    )
+    lengths = lengths_of("fold", size, kernel, steps, around, spread)
     elements = math.prod(kernel)
     if x.ndim != 3 or x.shape[1] % elements or x.shape[2] != math.prod(lengths):
         raise ShapeError(

@@ -164,13 +164,9 @@ def multi_head_attention_forward(
         matrices = [in_proj_weight[i * features : (i + 1) * features] for i in range(3)]
     biases = [None if in_proj_bias is None else in_proj_bias[i * features : (i + 1) * features] for i in range(3)]
     q, k, v = (linear(x, w, b) for x, w, b in zip((q, k, v), matrices, biases, strict=True))
-    sources = k.shape[0]
-    mask = _added(name, attn_mask, q)
-    padding = _added(name, key_padding_mask, q)
-    more = 0
+    mask, padding = _added(attn_mask, q), _added(key_padding_mask, q)
     if bias_k is not None and bias_v is not None:
         k, v = (T["concat"]([x, T["tile"](b, (1, batch, 1))]) for x, b in ((k, bias_k), (v, bias_v)))
-        more += 1
     width = features // num_heads
 
     def heads(x: Tensor, static: Tensor | None) -> Tensor:
@@ -179,11 +175,11 @@ def multi_head_attention_forward(
         return apart if static is None else static.reshape(batch, num_heads, *static.shape[1:])
 
     q, k, v = heads(q, None), heads(k, static_k), heads(v, static_v)
-    sources = k.shape[2] - more
+    sources = k.shape[2] - (bias_k is not None and bias_v is not None)
     if add_zero_attn:
         nothing = zeros((batch, num_heads, 1, width), dtype=q.dtype, device=q.device)
         k, v = (T["concat"]([each, nothing], axis=2) for each in (k, v))
-        more += 1
+    more = k.shape[2] - sources
     if mask is not None:
         mask = mask.reshape(batch, num_heads, targets, sources) if mask.ndim == 3 else mask
         mask = T["pad"](mask, [*[(0, 0)] * (mask.ndim - 1), (0, more)])
@@ -204,7 +200,7 @@ def multi_head_attention_forward(
     return out[:, 0] if absent else out, weights
 
 
-def _added(name: str, mask: Any, like: Tensor) -> Tensor | None:
+def _added(mask: Any, like: Tensor) -> Tensor | None:
     """A mask as numbers that are added to scores."""
     if mask is None:
         return None

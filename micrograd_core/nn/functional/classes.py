@@ -71,21 +71,15 @@ def linear_cross_entropy(
     )
 
 
-def _classes(name: str, input: Any, target: Any, targets: int) -> tuple[Tensor, Tensor, bool]:
-    """Scores (batch, classes) and targets, and whether the batch had been left out."""
+def _of_classes(
+    name: str, targets: int, input: Any, target: Any, *weight: Any, reduction: str, **params: Any
+) -> Tensor:
+    """A loss of the table, of scores (batch, classes), or of one example where the batch had been left out."""
     x, y = asarray(input), asarray(target)
     absent = x.ndim == 1
     x, y = (x.expand_dims(0), y.expand_dims(0) if y.ndim < targets else y) if absent else (x, y)
     if x.ndim != 2 or y.ndim != targets or y.shape[0] != x.shape[0] or (targets == 2 and y.shape != x.shape):
         raise ShapeError(f"{name}: input {asarray(input).shape} and target {asarray(target).shape} do not fit")
-    return x, y, absent
-
-
-def _of_classes(
-    name: str, targets: int, input: Any, target: Any, *weight: Any, reduction: str, **params: Any
-) -> Tensor:
-    """A loss of the table, of one example where the batch had been left out."""
-    x, y, absent = _classes(name, input, target, targets)
     losses = T[name](x, y, *weight, reduction=reduction, **params)
     return losses[0] if absent and reduction == "none" else losses
 

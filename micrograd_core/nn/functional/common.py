@@ -125,6 +125,8 @@ def with_batch(name: str, x: Any, rank: int) -> tuple[Tensor, bool]:
     return x, False
 
 
-def without_batch(x: Tensor, absent: bool) -> Tensor:
-    """A result as the input was."""
+def without_batch(x: Any, absent: bool) -> Any:
+    """A result, or several, as the input was."""
+    if isinstance(x, tuple):
+        return tuple(without_batch(each, absent) for each in x)
     return x[0] if absent else x

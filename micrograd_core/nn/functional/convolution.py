@@ -320,10 +320,7 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
     def pooled(name: str, input: Any, operation: str, *args: Any, **params: Any) -> Any:
         """What an operation gives, without the batch if there was none."""
         x, absent = with_batch(f"{name}{rank}d", input, rank)
-        found: Any = T[operation](x, *args, **params)
-        if isinstance(found, tuple):
-            return tuple(without_batch(each, absent) for each in found)
-        return without_batch(found, absent)
+        return without_batch(T[operation](x, *args, **params), absent)
 
     def max_pool(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -729,8 +726,8 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         drawn: Any = _random_samples
         if drawn is None:
             drawn = uniform((*x.shape[:2], rank), dtype=x.dtype, device=x.device)
-        found: Any = T["fractional_max_pool_with_indices"](x, asarray(drawn), kernel_size, output_size)
-        found = tuple(without_batch(each, absent) for each in found)
+        found = T["fractional_max_pool_with_indices"](x, asarray(drawn), kernel_size, output_size)
+        found = without_batch(found, absent)
         return found if return_indices else found[0]
 
     def fractional_max_pool_with_indices(

@@ -105,17 +105,6 @@ def _solve_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
     return {}
 
 
-def _rank_parameters(name: str) -> Any:
-    def parameters(x: Any, /, *, rtol: Any = None) -> dict[str, Any]:
-        matrix_stack(name, x.shape)
-        if not hasattr(rtol, "tolist"):
-            return {"rtol": None if rtol is None else ((), (float(rtol),))}
-        broadcast_shapes(name, tuple(rtol.shape), x.shape[:-2])
-        return {"rtol": (tuple(rtol.shape), tuple(map(float, rtol.reshape(-1).tolist())))}
-
-    return parameters
-
-
 def _power_parameters(x: Any, /, n: int) -> dict[str, Any]:
     """A square matrix multiplied by itself `n` times; inverted first if that is negative."""
     matrix_stack("matrix_power", x.shape, square=True)
@@ -182,6 +171,25 @@ def _of_matrices(name: str, doc: str, *, square: bool = True, **facts: Any) -> O
     return LINALG(name, doc, parameters=parameters, **{"samples": _SQUARE, **facts})
 
 
+def _of_a_rank(name: str, doc: str, **facts: Any) -> Op:
+    """An operation for which singular values up to ``rtol`` times the largest count as zero."""
+
+    def parameters(x: Any, /, *, rtol: Any = None) -> dict[str, Any]:
+        matrix_stack(name, x.shape)
+        if not hasattr(rtol, "tolist"):
+            return {"rtol": None if rtol is None else ((), (float(rtol),))}
+        broadcast_shapes(name, tuple(rtol.shape), x.shape[:-2])
+        return {"rtol": (tuple(rtol.shape), tuple(map(float, rtol.reshape(-1).tolist())))}
+
+    def reference(np: Any, x: Any, rtol: Any = None) -> Any:
+        return getattr(np.linalg, name)(x, rtol=1e-12 if rtol is None else rtol)
+
+    return LINALG(name, doc, standard=False, parameters=parameters, reference=reference, **facts)
+
+
+_of_eigenvalues = partial(_of_matrices, capability="eig", samples=(*_TURNING, _SQUARE[0]))
+
+
 def _flip_free(u: Any, middle: Any, vh: Any) -> Any:
     """``u diag(middle) vh``, which the signs (phases) that vectors come with do not change."""
     return (u * middle[..., None, :]) @ vh
@@ -196,26 +204,22 @@ OPS = calls(
         undefined="the matrix is not positive definite",
         samples=(*_SYMMETRIC, Sample(matrix((3, 3), kind="symmetric"), upper=True)),
     ),
-    _of_matrices(
+    _of_eigenvalues(
         "eig",
         "Eigenvalues, in no particular order, and eigenvectors of length 1 of a square matrix; complex, also where "
         "they are real. The gradient of vectors is NaN where an eigenvalue repeats.",
-        capability="eig",
         parts=EigResult,
         result=(complex_dtype, complex_dtype),
         shape=_eigen_shapes,
         gradient=(calculus.conjugate_calculus(calculus.eig_rule),),
-        samples=(*_TURNING, _SQUARE[0]),
         observe=lambda xp, w, v: _flip_free(v, w * w + w, xp.conj(v).mT),
         reference=lambda np, x: [part + 0j for part in np.linalg.eig(x)],
     ),
-    _of_matrices(
+    _of_eigenvalues(
         "eigvals",
         "Eigenvalues of a square matrix, in no particular order; complex, also where they are real.",
-        capability="eig",
         result=complex_dtype,
         compose=lambda k, x: k.copy(k.eig(x)[0]),
-        samples=(*_TURNING, _SQUARE[0]),
         reference=lambda np, x: np.linalg.eigvals(x) + 0j,
     ),
     _of_matrices(
@@ -289,27 +293,21 @@ OPS = calls(
         compose=calculus.inv,
         undefined=_SINGULAR,
     ),
-    LINALG(
+    _of_a_rank(
         "pinv",
         "The Moore-Penrose inverse; singular values up to ``rtol`` times the largest count as zero. The gradient holds "
         "for any rank, as long as that does not change.",
-        standard=False,
-        parameters=_rank_parameters("pinv"),
         gradient=(calculus.conjugate_calculus(calculus.pinv_rule),),
         compose=calculus.pinv,
         samples=(*_ANY_SHAPE, Sample(matrix((3, 2)), rtol=1e-3)),
-        reference=lambda np, x, rtol=None: np.linalg.pinv(x, rtol=1e-12 if rtol is None else rtol),
     ),
-    LINALG(
+    _of_a_rank(
         "matrix_rank",
         "The number of singular values greater than ``rtol`` times the largest, as int64.",
-        standard=False,
-        parameters=_rank_parameters("matrix_rank"),
         result=to_int64,
         gradient="a rank is an integer",
         compose=calculus.matrix_rank,
         samples=(*_ANY_SHAPE, Sample(matrix((3, 3)), rtol=0.5)),
-        reference=lambda np, x, rtol=None: np.linalg.matrix_rank(x, rtol=1e-12 if rtol is None else rtol),
     ),
     _of_matrices(
         "slogdet",

@@ -231,23 +231,21 @@ def _samples(*parameters: dict[str, Any]) -> tuple[Sample, ...]:
 
 
 _ELEMENTWISE = partial(nest, kind="elementwise", tangent=symmetric, samples=_samples())
+_FAR_AND_NEAR = (*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4)))
+_error_function = partial(_ELEMENTWISE, cost=LONG, samples=_FAR_AND_NEAR)
 
 OPS = (
-    _ELEMENTWISE(
+    _error_function(
         "erf",
         "Error function, ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from 0 to `x` (DLMF 7.2.1).",
-        cost=LONG,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, 2 / math.pi**0.5)),),
         compose=_erf,
-        samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
     ),
-    _ELEMENTWISE(
+    _error_function(
         "erfc",
         "``1 - erf(x)``, to full precision where that is small (DLMF 7.2.2).",
-        cost=LONG,
         gradient=(lambda k, g, out, x: k.multiply(g, _gauss(k, x, -2 / math.pi**0.5)),),
         compose=_erfc,
-        samples=(*_samples(), Sample(Array((3, 4), -6.0, 6.0)), Sample(Array((4,), -0.4, 0.4))),
     ),
     _ELEMENTWISE(
         "leaky_relu",

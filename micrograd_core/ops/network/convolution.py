@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from operator import index
 from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.core.matmul import transposed
-from micrograd_core.ops.network.patches import AXES, per_axis, windows_of
+from micrograd_core.ops.network.patches import AXES, check_half, per_axis, windows_of
 from micrograd_core.ops.record import Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import by_channel, calls, in_float32, network, plus
 from micrograd_core.ops.tangents import affine, linear, product, zero
@@ -159,10 +160,7 @@ def _bias_rule(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias
     return k.sum(g, axis=(0, *range(2, len(g.shape))), keepdims=False) if bias.shape else g
 
 
-def _missing(size: Shape, lengths: Shape, kernel: Shape, **windows: Shape) -> Shape:
-    """The ``output_padding`` with which a transpose gives `size`."""
-    least = transposed_size(lengths, kernel, output_padding=(0,) * len(size), **windows)
-    return tuple(n - m for n, m in zip(size, least, strict=True))
+_convolution = partial(network, autocast="half", optional=(0.0,), tangent=affine)
 
 
 def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
@@ -170,8 +168,9 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     conv, transpose, by_weight = f"conv{rank}d", f"conv_transpose{rank}d", f"conv{rank}d_weight_gradient"
 
     def backward(k: Table, g: Handle, weight: Handle, size: Shape, groups: int, **windows: Any) -> Any:
-        """From positions back to an input of `size`."""
-        more = _missing(size, g.shape[2:], weight.shape[2:], **windows)
+        """From positions back to an input of `size`, which says what ``output_padding`` is missing."""
+        least = transposed_size(g.shape[2:], weight.shape[2:], output_padding=(0,) * rank, **windows)
+        more = tuple(n - m for n, m in zip(size, least, strict=True))
         return getattr(k, transpose)(g, weight, 0.0, output_padding=more, groups=groups, **windows)
 
     def shape(*lengths: int) -> Shape:
@@ -183,15 +182,12 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     bigger = {"stride": 2, "padding": 1}
     grouped = Array((2, 1, *shape(2, 3)))
     return (
-        network(
+        _convolution(
             conv,
             f"Cross-correlation of {axes} with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): "
             "the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and "
             "`dilation` are integers, or one for each spatial axis.",
-            autocast="half",
-            optional=(0.0,),
             parameters=_conv_parameters(conv, rank),
-            tangent=affine,
             gradient=(
                 lambda k, g, out, x, w, bias, **params: backward(k, g, w, x.shape[2:], **params),
                 lambda k, g, out, x, w, bias, **params: getattr(k, by_weight)(g, x, kernel_size=w.shape[2:], **params),
@@ -205,15 +201,12 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
                 Sample(Array((1, 2, *shape(3, 6))), Array((1, 2, *shape(2, 2))), 0.0, dilation=2, stride=3),
             ),
         ),
-        network(
+        _convolution(
             transpose,
             f"The transpose of `{conv}` in its input, from {axes} and a weight (inputs, outputs / groups, *kernel), "
             "plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the "
             "convolution would take to that of the input; the function takes one that is less than the dilation, too.",
-            autocast="half",
-            optional=(0.0,),
             parameters=_transpose_parameters(transpose, rank),
-            tangent=affine,
             gradient=(
                 lambda k, g, out, x, w, bias, *, output_padding, **params: getattr(k, conv)(g, w, 0.0, **params),
                 lambda k, g, out, x, w, bias, *, output_padding, **params: getattr(k, by_weight)(
@@ -268,12 +261,10 @@ OPS = calls(
 # ── poolings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_padding(op: str, windows: dict[str, Any]) -> dict[str, Any]:
-    """No window may see padding alone, which has no maximum."""
-    if any(2 * p > n for p, n in zip(windows["padding"], windows["kernel_size"], strict=True)):
-        raise ShapeError(
-            f"{op}: padding may be at most half the kernel {windows['kernel_size']}; got {windows['padding']}"
-        )
+def _pooling(op: str, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, rank: int) -> dict[str, Any]:
+    """The windows of a pooling."""
+    windows = windows_of(op, x, kernel_size, stride, padding, dilation, rank)
+    check_half(op, windows["kernel_size"], windows["padding"])
     return windows
 
 
@@ -281,7 +272,7 @@ def _max_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
     def parameters(
         x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
     ) -> dict[str, Any]:
-        return _check_padding(op, windows_of(op, x, kernel_size, stride, padding, dilation, rank))
+        return _pooling(op, x, kernel_size, stride, padding, dilation, rank)
 
     return parameters
 
@@ -290,14 +281,14 @@ def _max_gradient_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]
     def parameters(
         g: Any, x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
     ) -> dict[str, Any]:
-        return _check_padding(op, windows_of(op, x, kernel_size, stride, padding, dilation, rank))
+        return _pooling(op, x, kernel_size, stride, padding, dilation, rank)
 
     return parameters
 
 
 def _average_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
     def parameters(x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
-        windows = _check_padding(op, windows_of(op, x, kernel_size, stride, padding, 1, rank))
+        windows = _pooling(op, x, kernel_size, stride, padding, 1, rank)
         del windows["dilation"]
         return windows
 

@@ -11,17 +11,11 @@ from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
 from micrograd_core.ops.batching import along_axis
 from micrograd_core.ops.network.losses import check_broadcast
+from micrograd_core.ops.network.normalization import by_channels, check_channels
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import by_channel, cut, in_float32, network, plus, times
+from micrograd_core.ops.shared import cut, in_float32, network, plus
 
 # ── by groups, instances, neighbours ─────────────────────────────────────────────────────────────────────────
-
-
-def _check_channels(name: str, x: Any, **parameters: Any) -> None:
-    for word, each in parameters.items():
-        shape = tuple(getattr(each, "shape", ()))
-        if shape not in ((), tuple(x.shape[1:2])):
-            raise ShapeError(f"{name}: {word} of shape {shape} does not fit the channels (axis 1) of {tuple(x.shape)}")
 
 
 def _group_parameters(
@@ -34,7 +28,7 @@ def _group_parameters(
     shape = tuple(x.shape)
     if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
         raise ShapeError(f"group_norm: {num_groups} groups do not divide the channels (axis 1) of shape {shape}")
-    _check_channels("group_norm", x, weight=weight, bias=bias)
+    check_channels("group_norm", x, weight=weight, bias=bias)
     return {"groups": int(num_groups), "eps": float(eps)}
 
 
@@ -46,24 +40,19 @@ def _instance_parameters(x: Any, weight: Any = None, bias: Any = None, /, *, eps
     shape = tuple(x.shape)
     if math.prod(shape[2:]) < 2:
         raise ShapeError(f"instance_norm: an instance needs more than one number, to have a variance; got {shape}")
-    _check_channels("instance_norm", x, weight=weight, bias=bias)
+    check_channels("instance_norm", x, weight=weight, bias=bias)
     return {"eps": float(eps)}
-
-
-def _weighed(k: Table, x: Handle, weight: Operand, bias: Operand) -> Handle:
-    ndim = len(x.shape)
-    return plus(k, times(k, x, by_channel(k, weight, ndim)), by_channel(k, bias, ndim))
 
 
 @in_float32
 def _group_norm(k: Table, x: Handle, weight: Operand, bias: Operand, *, groups: int, eps: float) -> Handle:
     apart = k.reshape(x, shape=(x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    return _weighed(k, k.reshape(k.standardize(apart, axis=(2,), eps=eps), shape=x.shape), weight, bias)
+    return by_channels(k, k.reshape(k.standardize(apart, axis=(2,), eps=eps), shape=x.shape), weight, bias)
 
 
 @in_float32
 def _instance_norm(k: Table, x: Handle, weight: Any, bias: Any, *, eps: float) -> Handle:
-    return _weighed(k, k.standardize(x, axis=tuple(range(2, len(x.shape))), eps=eps), weight, bias)
+    return by_channels(k, k.standardize(x, axis=tuple(range(2, len(x.shape))), eps=eps), weight, bias)
 
 
 def _response_parameters(

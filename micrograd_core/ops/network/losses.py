@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from typing import Any
 
 from micrograd_core.dtypes import dtype as as_dtype
@@ -64,18 +64,14 @@ def loss(
     """
 
     def refuses(name: str, *operands: Any, reduction: str, **params: Any) -> None:
-        if reduction not in ("mean", "sum", "none"):
-            check_reduction(name, reduction, *reductions)
+        check_reduction(name, reduction, *reductions)
         check(name, *operands, **params)
-
-    def whole(operands: tuple[Any, ...]) -> Shape:
-        shapes = {tuple(each.shape) for each in operands if not is_scalar(each)}
-        return shapes.pop() if len(shapes) == 1 else broadcast_shapes(name, *shapes)
 
     def rule(slope: Function) -> Function:
         @in_float32
         def apply(k: Table, g: Handle, out: Handle, *operands: Operand, reduction: str, **params: Any) -> Handle:
-            slopes, shape = slope(k, *operands, **params), whole(operands)
+            slopes = slope(k, *operands, **params)
+            shape = broadcast_shapes(name, *{tuple(each.shape) for each in operands if not is_scalar(each)})
             slopes = slopes if slopes.shape == shape else k.broadcast_to(slopes, shape=shape)
             divisor = _divisor(shape, reduction)
             return k.multiply(g, slopes if divisor == 1 else k.multiply(slopes, 1 / divisor))
@@ -92,11 +88,10 @@ def loss(
         along = total(k, (k.multiply(slope(k, *operands, **params), t) for t, slope in pairs if t is not None))
         return _reduce(k, along, reduction)
 
-    made: dict[str, Any] = {"compose": compose, "autocast": "float32"}
-    made["parameters"] = settings(name, value, len(facts.get("optional", ())), refuses, reduction="mean")
+    facts["parameters"] = settings(name, value, len(facts.get("optional", ())), refuses, reduction="mean")
     if slopes:
-        made |= {"gradient": tuple(map(rule, slopes)), "tangent": tangent}
-    return network(name, **{**made, **facts})
+        facts |= {"gradient": tuple(map(rule, slopes)), "tangent": tangent}
+    return network(name, compose=compose, autocast="float32", **facts)
 
 
 def _opposite(slope: Function) -> tuple[Function, Function]:
@@ -182,18 +177,17 @@ def _bce_pos_weight(k: Table, x: Handle, y: Handle, weight: Handle, pos_weight: 
 
 
 _X, _Y = Array((2, 3)), Array((2, 3), 0.05, 0.95)
-
+_alike = partial(loss, check=_one_shape)
 
 OPS: tuple[Op, ...] = (
-    loss(
+    _alike(
         "mse_loss",
         lambda k, x, y: k.square(k.subtract(x, y)),
         _opposite(lambda k, x, y: k.multiply(k.subtract(x, y), 2)),
         doc="Squared differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``.",
-        check=_one_shape,
         samples=(Sample(_X, _X), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 1.0, reduction="none")),
     ),
-    loss(
+    _alike(
         "l1_loss",
         lambda k, x, y: k.abs(k.subtract(x, y)),
         _opposite(lambda k, x, y: k.sign(k.subtract(x, y))),
@@ -201,7 +195,6 @@ OPS: tuple[Op, ...] = (
             "Absolute differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``; the gradient where there is none "
             "is 0."
         ),
-        check=_one_shape,
         samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 2.5, reduction="none")),
     ),
     loss(
@@ -211,11 +204,10 @@ OPS: tuple[Op, ...] = (
         check=_check_huber,
         samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum", delta=0.5), Sample(_X, _X, reduction="none")),
     ),
-    loss(
+    _alike(
         "kl_div",
         _kl,
         (lambda k, x, y, *, log_target: k.negative(k.exp(y) if log_target else k.add(y, 0)), _kl_target_slope),
-        check=_one_shape,
         reductions=("batchmean",),
         samples=(
             Sample(_X, _Y),
@@ -223,11 +215,10 @@ OPS: tuple[Op, ...] = (
             Sample(_X, _X, log_target=True, reduction="none"),
         ),
     ),
-    loss(
+    _alike(
         "binary_cross_entropy_with_logits",
         _bce,
         (_bce_x, _bce_y, lambda k, x, y, weight, pos_weight: _bce(k, x, y, 1.0, pos_weight), _bce_pos_weight),
-        check=_one_shape,
         optional=(1.0, 1.0),
         samples=(
             Sample(_X, _Y, 1.0, 1.0),
@@ -460,15 +451,13 @@ def _cross_entropy_weight(k: Table, g: Handle, out: Any, logits: Any, targets: A
 _SETTINGS: dict[str, Any] = {"ignore_index": IGNORED, "label_smoothing": 0.0, "reduction": "mean"}
 _LOGITS, _CLASSES, _WEIGHT = Array((4, 3)), Array((4,), 0, 3, "int64"), Array((3,), 0.5, 1.5)
 _IMAGE, _PIXELS = Array((2, 3, 2)), Array((2, 2), 0, 3, "int64")
+_of_classes = partial(Op, autocast="float32", optional=(1.0,), separate=(1,))
 
 OPS += (
-    Op(
+    _of_classes(
         "cross_entropy",
-        autocast="float32",
-        optional=(1.0,),
         parameters=settings("cross_entropy", _cross_entropy, 1, _refuse, **_SETTINGS),
         accepts=(FLOATING, INTEGER | FLOATING, FLOATING),
-        separate=(1,),
         gradient=(
             lambda k, g, out, logits, targets, weight, **params: k.cross_entropy_gradient(
                 g, logits, targets, weight, **params
@@ -505,13 +494,10 @@ OPS += (
             Sample(Array((2, 2)), _IMAGE, _PIXELS, _WEIGHT, reduction="none"),
         ),
     ),
-    Op(
+    _of_classes(
         "nll_loss",
-        autocast="float32",
-        optional=(1.0,),
         parameters=settings("nll_loss", _nll, 1, _refuse, ignore_index=IGNORED, reduction="mean"),
         accepts=(FLOATING, INTEGER, FLOATING),
-        separate=(1,),
         gradient=(_nll_rule, None, _nll_weight_rule),
         compose=_nll,
         samples=(

@@ -184,6 +184,7 @@ def _soft_label(k: Table, x: Handle, target: Handle, weight: Operand) -> Handle:
 _X, _P = Array((2, 3)), Array((2, 3), 0.05, 0.95)
 _ONES = Array((2, 3), 1, 2, "int64")
 _SIGNS: dict[str, Any] = {"separate": (1,), "accepts": (FLOATING, REAL)}
+_PAIRS: dict[str, Any] = {"separate": (2,), "accepts": (FLOATING, FLOATING, REAL)}
 
 OPS = (
     loss(
@@ -226,18 +227,13 @@ OPS = (
         samples=(Sample(_X, _ONES), Sample(_X, Array((2, 3), -1, 0, "int64"), margin=0.3, reduction="none")),
     ),
     loss(
-        "margin_ranking_loss",
-        _ranking,
-        separate=(2,),
-        accepts=(FLOATING, FLOATING, REAL),
-        samples=(Sample(_X, _X, Array((2, 3), -1, 2, "int64"), margin=0.3),),
+        "margin_ranking_loss", _ranking, **_PAIRS, samples=(Sample(_X, _X, Array((2, 3), -1, 2, "int64"), margin=0.3),)
     ),
     loss(
         "cosine_embedding_loss",
         _cosine_embedding,
         check=lambda name, x1, x2, target, **params: check_broadcast(name, x1, x2),
-        separate=(2,),
-        accepts=(FLOATING, FLOATING, REAL),
+        **_PAIRS,
         samples=(
             Sample(_X, _X, Array((2,), 1, 2, "int64")),
             Sample(_X, _X, Array((2,), -1, 0, "int64"), margin=-0.9, reduction="none"),

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.record import SAME, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import at_once, axes_of, by_channel, in_float32, is_scalar, nest, plus, times, zero_rule
-from micrograd_core.ops.tangents import symmetric, total
+from micrograd_core.ops.shared import at_once, axes_of, by_channel, in_float32, is_scalar, nest, plus, times
+from micrograd_core.ops.tangents import symmetric, total, zero
 
 
 def _standardize_parameters(x: Any, /, axis: int | tuple[int, ...] | None = -1, *, eps: float = 1e-5) -> dict[str, Any]:
@@ -149,6 +149,11 @@ def _rms_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, axis: Shape, ep
     return _over_other_axes(k, k.multiply(g, k.multiply(x, _per_root_mean_square(k, x, axis, eps))), axis)
 
 
+_GRADIENT_SAMPLES = (
+    Sample(Array((3, 4)), Array((3, 4)), 1.0, axis=(1,), eps=1e-2),
+    Sample(Array((2, 3, 2)), Array((2, 3, 2)), 1.0, axis=(0, 2), eps=1e-2),
+    Sample(Array((3, 4)), Array((3, 4)), Array((4,)), axis=(1,), eps=1e-2),
+)
 _WEIGHT_GRADIENT_SAMPLES = (
     Sample(Array((3, 4)), Array((3, 4)), axis=(1,), eps=1e-2),
     Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(1, 2), eps=1e-2),
@@ -181,11 +186,7 @@ OPS: tuple[Op, ...] = (
         "The vector-Jacobian product of ``standardize(x2) * weight`` with ``x1``.",
         optional=(1.0,),
         compose=_standardize_gradient,
-        samples=(
-            Sample(Array((3, 4)), Array((3, 4)), 1.0, axis=(1,), eps=1e-2),
-            Sample(Array((2, 3, 2)), Array((2, 3, 2)), 1.0, axis=(0, 2), eps=1e-2),
-            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), axis=(1,), eps=1e-2),
-        ),
+        samples=_GRADIENT_SAMPLES,
     ),
     _IN_FLOAT32(
         "layer_norm",
@@ -236,10 +237,7 @@ OPS: tuple[Op, ...] = (
         "The vector-Jacobian product of `rms_norm` at ``x2`` with ``x1``.",
         optional=(1.0,),
         compose=_rms_norm_gradient,
-        samples=(
-            Sample(Array((3, 4)), Array((3, 4)), 1.0, axis=(1,), eps=1e-2),
-            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), axis=(1,), eps=1e-2),
-        ),
+        samples=_GRADIENT_SAMPLES,
     ),
     nest(
         "rms_norm_weight_gradient",
@@ -271,13 +269,24 @@ OPS: tuple[Op, ...] = (
 def _check_batch_norm(name: str, x: Any, mean: Any, var: Any, weight: Any, bias: Any, **settings: Any) -> None:
     if len(x.shape) < 2:
         raise ShapeError(f"batch_norm: the input has axes (batch, channels, ...); got shape {x.shape}")
-    channels = x.shape[1:2]
-    for name, parameter in (("mean", mean), ("var", var), ("weight", weight), ("bias", bias)):
-        if getattr(parameter, "shape", ()) not in ((), channels):
+    check_channels("batch_norm", x, mean=mean, var=var, weight=weight, bias=bias)
+
+
+def check_channels(op: str, x: Any, **parameters: Any) -> None:
+    """Refuse parameters that are neither one number for each channel, axis 1, nor one for all."""
+    for name, each in parameters.items():
+        shape = tuple(getattr(each, "shape", ()))
+        if shape not in ((), tuple(x.shape[1:2])):
             raise ShapeError(
-                f"batch_norm: {name} of shape {parameter.shape} does not fit an input of shape {x.shape}; "
-                f"there is one number for each of its {channels[0]} channels (axis 1)"
+                f"{op}: {name} of shape {shape} does not fit an input of shape {tuple(x.shape)}; "
+                f"there is one number for each of its {x.shape[1]} channels (axis 1)"
             )
+
+
+def by_channels(k: Table, x: Handle, weight: Operand, bias: Operand) -> Handle:
+    """``x * weight + bias``, of one number for each channel, or for all."""
+    ndim = len(x.shape)
+    return plus(k, times(k, x, by_channel(k, weight, ndim)), by_channel(k, bias, ndim))
 
 
 def _but_channels(x: Any) -> Shape:
@@ -303,8 +312,7 @@ def _batch_norm(
 
     With `training`, mean and variance are those of the batch, and `mean` and `var` are not looked at.
     """
-    weight, bias = (by_channel(k, each, len(x.shape)) for each in (weight, bias))
-    return plus(k, times(k, _normalized_by_channel(k, x, mean, var, training, eps), weight), bias)
+    return by_channels(k, _normalized_by_channel(k, x, mean, var, training, eps), weight, bias)
 
 
 @in_float32
@@ -314,59 +322,47 @@ def _batch_norm_gradient(k: Table, g: Handle, x: Handle, weight: Operand, *, eps
     return times(k, free, by_channel(k, weight, len(x.shape)))
 
 
-@in_float32
-def _by_given_statistics(k: Table, g: Handle, x: Handle, var: Handle, weight: Handle, *, eps: float) -> Handle:
+def _by_training(trained: Callable[..., Any], given: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule by the statistics of the batch, or by those that were given; neither looks at the result."""
+    given = in_float32(given)
+
+    def rule(k: Table, g: Handle, out: Any, *operands: Any, training: bool, eps: float) -> Any:
+        return (trained if training else given)(k, g, *operands, eps=eps)
+
+    return rule
+
+
+def _x_by_given(k: Table, g: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, eps: float) -> Handle:
     scale, laid = (by_channel(k, each, len(x.shape)) for each in (_per_deviation(k, var, eps), weight))
     return times(k, k.multiply(g, scale), laid)
 
 
-def _batch_norm_x(
-    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
-) -> Any:
-    if training:
-        return k.batch_norm_gradient(g, x, weight, eps=eps)
-    return _by_given_statistics(k, g, x, var, weight, eps=eps)
-
-
-@in_float32
-def _batch_norm_mean(
-    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
-) -> Any:
-    """In training the mean that was given counts for nothing."""
-    if training:
-        return zero_rule(k, g, out, mean)
+def _mean_by_given(k: Table, g: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, eps: float) -> Handle:
     total = k.sum(g, axis=_but_channels(x), keepdims=False)
     return k.negative(times(k, k.multiply(total, _per_deviation(k, var, eps)), weight))
 
 
-@in_float32
-def _batch_norm_var(
-    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
-) -> Any:
+def _var_by_given(k: Table, g: Any, x: Any, mean: Any, var: Any, weight: Any, bias: Any, *, eps: float) -> Handle:
     """``-weight sum(g (x - mean) / deviation) / (2 (var + eps))``."""
-    if training:
-        return zero_rule(k, g, out, var)
-    y = _normalized_by_channel(k, x, mean, var, training, eps)
-    total = times(k, k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False), weight)
+    total = times(k, _weight_by_given(k, g, x, mean, var, eps=eps), weight)
     return k.divide(total, k.multiply(k.add(var, eps), -2))
 
 
-def _batch_norm_weight(
-    k: Table, g: Handle, out: Any, x: Handle, mean: Any, var: Any, weight: Any, bias: Any, *, training: bool, eps: float
-) -> Any:
-    if training:
-        return k.batch_norm_weight_gradient(g, x, eps=eps)
-    return _weight_by_given_statistics(k, g, x, mean, var, eps=eps)
-
-
-@in_float32
-def _weight_by_given_statistics(k: Table, g: Handle, x: Handle, mean: Handle, var: Handle, *, eps: float) -> Handle:
+def _weight_by_given(k: Table, g: Handle, x: Handle, mean: Any, var: Any, *others: Any, eps: float) -> Handle:
     y = _normalized_by_channel(k, x, mean, var, False, eps)
     return k.sum(k.multiply(g, y), axis=_but_channels(x), keepdims=False)
 
 
-def _batch_norm_bias(k: Table, g: Handle, out: Any, x: Handle, *others: Handle, training: bool, eps: float) -> Handle:
-    return k.sum(g, axis=_but_channels(x), keepdims=False)
+_BATCH_NORM_RULES = (
+    _by_training(
+        lambda k, g, x, mean, var, weight, bias, *, eps: k.batch_norm_gradient(g, x, weight, eps=eps), _x_by_given
+    ),
+    _by_training(lambda k, g, x, mean, *others, eps: zero(k, mean), _mean_by_given),
+    _by_training(lambda k, g, x, mean, var, *others, eps: zero(k, var), _var_by_given),
+    _by_training(lambda k, g, x, *others, eps: k.batch_norm_weight_gradient(g, x, eps=eps), _weight_by_given),
+    lambda k, g, out, x, *others, **settings: k.sum(g, axis=_but_channels(x), keepdims=False),
+)
+"""In training the mean and variance that were given count for nothing."""
 
 
 @in_float32
@@ -405,12 +401,7 @@ OPS += (
         optional=(0.0, 1.0, 1.0, 0.0),
         refuses=_check_batch_norm,
         tangent=_batch_norm_tangent,
-        gradient=at_once(
-            "batch_norm_gradients",
-            (_batch_norm_x, _batch_norm_mean, _batch_norm_var, _batch_norm_weight, _batch_norm_bias),
-            3,
-            4,
-        ),
+        gradient=at_once("batch_norm_gradients", _BATCH_NORM_RULES, 3, 4),
         compose=_batch_norm,
         samples=(
             Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,))),
@@ -440,7 +431,7 @@ OPS += (
         "The vector-Jacobian products of `batch_norm` in training at ``x2`` by input, weight ``x3`` and bias, with "
         "``x1``.",
         compose=lambda k, g, x, weight, *, eps: NormGradients(
-            _batch_norm_x(k, g, 0.0, x, 0.0, 1.0, weight, 0.0, training=True, eps=eps),
+            k.batch_norm_gradient(g, x, weight, eps=eps),
             k.batch_norm_weight_gradient(g, x, eps=eps),
             k.sum(g, axis=_but_channels(x), keepdims=False),
         ),

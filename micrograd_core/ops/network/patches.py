@@ -66,15 +66,26 @@ def lengths_of(op: str, size: Shape, kernel: Shape, stride: Shape, padding: Shap
     return found
 
 
+def steps_of(op: str, kernel_size: Any, stride: Any, dilation: Any, rank: int) -> tuple[Shape, Shape, Shape]:
+    """Lengths of windows, how far they are apart (by default their own length), and their elements, for each axis."""
+    kernel = per_axis(op, "kernel_size", kernel_size, rank, 1)
+    steps = kernel if stride is None else per_axis(op, "stride", stride, rank, 1)
+    return kernel, steps, per_axis(op, "dilation", dilation, rank, 1)
+
+
+def check_half(op: str, kernel: Shape, padding: Shape) -> None:
+    """No window of a pooling may see padding alone, which has no maximum."""
+    if any(2 * p > n for p, n in zip(padding, kernel, strict=True)):
+        raise ShapeError(f"{op}: it takes padding at most half the kernel {kernel}; got {padding}")
+
+
 def windows_of(
     op: str, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, rank: int
 ) -> dict[str, Any]:
     """The parameters of `patches`, validated against an input."""
     if len(x.shape) != rank + 2:
         raise ShapeError(f"{op}: the input has axes {AXES.get(rank, 'batch, channels and spatial')}; got {x.shape}")
-    kernel = per_axis(op, "kernel_size", kernel_size, rank, 1)
-    steps = kernel if stride is None else per_axis(op, "stride", stride, rank, 1)
-    spread = per_axis(op, "dilation", dilation, rank, 1)
+    kernel, steps, spread = steps_of(op, kernel_size, stride, dilation, rank)
     around = _padding(op, padding, kernel, steps, spread)
     lengths_of(op, x.shape[2:], kernel, steps, around, spread)
     return {"kernel_size": kernel, "stride": steps, "padding": around, "dilation": spread}
@@ -103,10 +114,7 @@ def _patches_gradient_parameters(
     """Patches added back to where they lay in an input of spatial shape `size`: the transpose of `patches`."""
     rank = (len(g.shape) - 2) // 2
     op = "patches_gradient"
-    kernel, steps, spread = (
-        per_axis(op, name, value, rank, 1)
-        for name, value in (("kernel_size", kernel_size), ("stride", stride), ("dilation", dilation))
-    )
+    kernel, steps, spread = steps_of(op, kernel_size, stride, dilation, rank)
     size, around = per_axis(op, "size", size, rank, 1), _padding(op, padding, kernel, steps, spread)
     expected = (*kernel, *lengths_of(op, size, kernel, steps, around, spread))
     if g.shape[2:] != expected:

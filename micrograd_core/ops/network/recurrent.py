@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
+from micrograd_core.ops.core.matmul import transposed
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import chosen, cut, is_scalar
 from micrograd_core.ops.tangents import total
@@ -129,10 +130,6 @@ def _blocks(k: Table, x: Operand, count: int) -> list[Any]:
     return [x] * count if x is None or is_scalar(x) else [_block(k, x, i, i + 1, count) for i in range(count)]
 
 
-def _turned(k: Table, x: Handle) -> Handle:
-    return k.permute_dims(x, axes=(1, 0))
-
-
 def _valid(k: Table, lengths: Operand, step: int) -> Any:
     """Whether a step belongs to each sequence, (batch, 1); ``None``: to all."""
     return None if is_scalar(lengths) else k.reshape(k.less(step, lengths), shape=(*lengths.shape, 1))
@@ -156,7 +153,7 @@ def _scan(
     reverse: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """States and gates of all steps, by a function of one: from what input and state contribute, and the states."""
-    turned, current = _turned(k, weight), initial
+    turned, current = transposed(k, weight), initial
     found: list[Any] = [None] * x.shape[0]
     for step in _order(x.shape[0], reverse):
         recurrent = k.matmul(current[0], turned)
@@ -203,7 +200,7 @@ def _weight_gradient(k: Table, g: Handle, states: Handle, initial: Handle, rever
     """The product of what the states contributed with the states, over all steps."""
     rows = k.reshape(g, shape=(g.shape[0] * g.shape[1], g.shape[2]))
     before = _earlier(k, states, initial, reverse)
-    return k.matmul(_turned(k, rows), k.reshape(before, shape=(rows.shape[0], before.shape[2])))
+    return k.matmul(transposed(k, rows), k.reshape(before, shape=(rows.shape[0], before.shape[2])))
 
 
 def _once(g: Any, compute: Callable[[], Any]) -> Any:
@@ -358,18 +355,18 @@ def _shapes(features_of: int, steps_of: int, kinds: tuple[int, ...]) -> Callable
     return shapes
 
 
-def _record(name: str, parts: Any, compose: Callable[..., Any], **facts: Any) -> Op:
+def _record(name: str, parts: Any, compose: Callable[..., Any], *, autocast: str = "half", **facts: Any) -> Op:
     """An operation whose last operand are the lengths of the sequences."""
     last = compose.__code__.co_argcount - 2
     usual = {"optional": (ALL,), "batching": sequences, "result": (SAME,) * len(parts._fields)}
     usual |= {"accepts": (FLOATING,) * last + (INTEGER,), "separate": (last,)}
-    return Op(name, parts=parts, compose=compose, **{**usual, **facts})
+    return Op(name, parts=parts, compose=compose, autocast=autocast, **{**usual, **facts})
 
 
 def _gradient(name: str, parts: str, compose: Callable[..., Any], **facts: Any) -> Op:
     """The operation that gives the gradients of another: of what the inputs contributed first, of the states last."""
     doc = f"The vector-Jacobian product of `{name}`: from the cotangents of its results, and what it kept."
-    return _record(f"{name}_gradient", namedtuple(f"{name}_gradient", parts), compose, doc=doc, **facts)
+    return _record(f"{name}_gradient", namedtuple(f"{name}_gradient", parts), compose, autocast="", doc=doc, **facts)
 
 
 OPS = (
@@ -377,7 +374,6 @@ OPS = (
         "rnn",
         RNNResult,
         _rnn,
-        autocast="half",
         parameters=_rnn_parameters,
         shape=_shapes(1, 0, (1, 1)),
         gradient=_rules("rnn_gradient", 1),
@@ -401,7 +397,6 @@ OPS = (
         "lstm",
         LSTMResult,
         _lstm,
-        autocast="half",
         parameters=_lstm_parameters,
         shape=_shapes(1, 0, (1, 1, 4)),
         gradient=_rules("lstm_gradient", 2),
@@ -424,7 +419,6 @@ OPS = (
         "gru",
         GRUResult,
         _gru,
-        autocast="half",
         optional=(0.0, ALL),
         parameters=_gru_parameters,
         shape=_shapes(1, 0, (1, 4)),

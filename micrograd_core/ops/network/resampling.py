@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from micrograd_core.dtypes import int64, pack
 from micrograd_core.errors import ShapeError, one_of
-from micrograd_core.layout import Shape, resolve_axis
+from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.record import Array, Handle, Sample, Table
 from micrograd_core.ops.shared import chosen, in_float32, network
@@ -104,7 +104,7 @@ MODES: Final[dict[str, tuple[Shape, Callable[..., Taps], Callable[..., Taps] | N
 
 @lru_cache(maxsize=256)
 def _table(
-    length: int, count: int, *, mode: str, scale: float, align_corners: bool, antialias: bool, transposed: bool
+    length: int, count: int, mode: str, scale: float, align_corners: bool, antialias: bool, transposed: bool
 ) -> tuple[int, list[int], list[float]]:
     """How many taps each element has, where they are, and their weights: with weight 0 where there are fewer."""
     _, plain, smooth = MODES[mode]
@@ -125,10 +125,16 @@ def _table(
 
 @in_float32
 def _resample(
-    k: Table, x: Handle, *, axis: int, length: int, count: int, transposed: bool = False, **how: Any
-) -> Handle:
+    k: Table, x: Handle, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
+    align_corners: bool = False, antialias: bool = False, transposed: bool = False,
+) -> Handle:  # fmt: skip
+    """Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them.
+
+    It is `interpolate` along one axis. `scale` is the distance of two of the result in the input. `transposed`: the
+    transpose, from `count` to `length`.
+    """
     lengthened, dtype = length if transposed else count, k.dtype(x)
-    width, places, weights = _table(length, count, transposed=transposed, **how)
+    width, places, weights = _table(length, count, mode, scale, align_corners, antialias, transposed)
     found = k.take(x, k.upload(pack(places, int64), (len(places),), int64), axis=axis)
     if width == 1 and all(weight == 1 for weight in weights):
         return found
@@ -136,20 +142,6 @@ def _resample(
     apart = k.reshape(found, shape=(*before, lengthened, width, *after))
     table = k.upload(pack(weights, dtype), (lengthened, width, *(1,) * len(after)), dtype)
     return k.sum(k.multiply(apart, table), axis=(axis + 1,), keepdims=False)
-
-
-def _resample_parameters(
-    x: Any, /, *, axis: int, length: int, count: int, mode: str = "linear", scale: float = 1.0,
-    align_corners: bool = False, antialias: bool = False, transposed: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    """Elements along `axis`, of `length`, as weighted sums of neighbours, `count` of them.
-
-    It is `interpolate` along one axis. `scale` is the distance of two of the result in the input. `transposed`: the
-    transpose, from `count` to `length`.
-    """
-    where = {"axis": resolve_axis("resample", axis, len(x.shape)), "length": int(length), "count": int(count)}
-    how = {"align_corners": bool(align_corners), "antialias": bool(antialias), "transposed": bool(transposed)}
-    return {**where, "mode": mode, "scale": float(scale), **how}
 
 
 # ── images ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -341,7 +333,6 @@ def _grid_sample(k: Table, x: Handle, grid: Handle, *, mode: str, padding_mode: 
 OPS = (
     network(
         "resample",
-        parameters=_resample_parameters,
         tangent=linear,
         gradient=(lambda k, g, out, x, *, transposed, **how: k.resample(g, transposed=not transposed, **how),),
         compose=_resample,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from micrograd_core.errors import ShapeError
@@ -60,30 +61,26 @@ def _channel_shuffle(k: Table, x: Handle, *, groups: int) -> Handle:
     return _moved(k, x, (batch, groups, channels // groups, *rest), axes, x.shape)
 
 
+_ELSEWHERE = partial(Op, accepts=ANY, tangent=linear)
+
 OPS = (
-    Op(
+    _ELSEWHERE(
         "pixel_shuffle",
         parameters=_shuffle_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(lambda k, g, out, x, *, factor: k.pixel_unshuffle(g, factor=factor),),
         compose=_pixel_shuffle,
         samples=(Sample(Array((4, 1, 2)), upscale_factor=2),),
     ),
-    Op(
+    _ELSEWHERE(
         "pixel_unshuffle",
         parameters=_unshuffle_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(lambda k, g, out, x, *, factor: k.pixel_shuffle(g, factor=factor),),
         compose=_pixel_unshuffle,
         samples=(Sample(Array((1, 2, 4)), downscale_factor=2),),
     ),
-    Op(
+    _ELSEWHERE(
         "channel_shuffle",
         parameters=_groups_parameters,
-        accepts=ANY,
-        tangent=linear,
         gradient=(lambda k, g, out, x, *, groups: k.channel_shuffle(g, groups=x.shape[1] // groups),),
         compose=_channel_shuffle,
         samples=(Sample(Array((1, 6, 2)), groups=2),),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape
-from micrograd_core.ops.network.patches import per_axis
+from micrograd_core.ops.network.patches import check_half, per_axis, steps_of
 from micrograd_core.ops.network.resampling import averages, sizes_of
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import cut, in_float32, network, to_int64, zero_rule
@@ -47,12 +48,9 @@ class Windows(NamedTuple):
         rank = len(shape)
         if rank < 1:
             raise ShapeError(f"{name}: the input has axes batch, channels and spatial ones; got shape {tuple(x.shape)}")
-        sizes = per_axis(name, "kernel_size", kernel_size, rank, 1)
-        steps = sizes if stride is None or stride == [] else per_axis(name, "stride", stride, rank, 1)
+        sizes, steps, spread = steps_of(name, kernel_size, None if stride == [] else stride, dilation, rank)
         around = per_axis(name, "padding", padding, rank, 0)
-        spread = per_axis(name, "dilation", dilation, rank, 1)
-        if any(2 * p > n for p, n in zip(around, sizes, strict=True)):
-            raise ShapeError(f"{name}: it takes padding at most half the kernel {sizes}; got {around}")
+        check_half(name, sizes, around)
         counts, beyond = [], []
         for n, size, s, p, d in zip(shape, sizes, steps, around, spread, strict=True):
             reach = d * (size - 1) + 1
@@ -270,30 +268,25 @@ def _lp_pool(k: Table, x: Handle, *, norm_type: float, kernel_size: Shape, strid
 
 
 _LINE, _IMAGE = Array((1, 2, 5)), Array((1, 1, 3, 4))
-_PARTS: dict[str, Any] = {"parts": Pooled, "result": (SAME, to_int64), "accepts": FLOATING}
+_MAXIMA = partial(Op, parts=Pooled, result=(SAME, to_int64), accepts=FLOATING, gradient=(_greatest_rule,))
 
 OPS = (
-    Op(
+    _MAXIMA(
         "max_pool_with_indices",
-        **_PARTS,
         parameters=_max_parameters,
         shape=lambda x, **windows: ((*x.shape[:2], *Windows.of("", x, **windows).counts),) * 2,
-        gradient=(_greatest_rule,),
         compose=_max_pool,
         samples=(Sample(_LINE, kernel_size=2, ceil_mode=True), Sample(_IMAGE, kernel_size=3, stride=2, padding=1)),
     ),
-    Op(
+    _MAXIMA(
         "adaptive_max_pool_with_indices",
-        **_PARTS,
         parameters=_adaptive_parameters,
         shape=lambda x, *, size: ((*x.shape[:2], *size),) * 2,
-        gradient=(_greatest_rule,),
         compose=_adaptive_max_pool,
         samples=(Sample(_LINE, output_size=3), Sample(_IMAGE, output_size=(2, None))),
     ),
-    Op(
+    _MAXIMA(
         "fractional_max_pool_with_indices",
-        **_PARTS,
         parameters=_fractional_parameters,
         shape=lambda x, samples, *, kernel_size, size: ((*x.shape[:2], *size),) * 2,
         gradient=(_greatest_rule, lambda k, g, out, x, samples, **_: zero_rule(k, g, out, samples)),

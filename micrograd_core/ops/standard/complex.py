@@ -87,6 +87,7 @@ def _sign_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
 
 
 _ELEMENTWISE = partial(Op, kind="elementwise", standard=True, samples=(Sample((2, 3)), Sample(()), Sample((0, 2))))
+_PART = partial(_ELEMENTWISE, result=real_dtype, tangent=linear)
 
 OPS = (
     _ELEMENTWISE(
@@ -105,20 +106,16 @@ OPS = (
         gradient=(_sign_rule,),
         compose=_sign,
     ),
-    _ELEMENTWISE(
+    _PART(
         "real",
         "Real part; real numbers as they are.",
-        result=real_dtype,
-        tangent=linear,
         gradient=(lambda k, g, out, x: k.astype(g, dtype=x.dtype),),
         compose=_needs_complex("real", lambda k, x: k.positive(x)),
     ),
-    _ELEMENTWISE(
+    _PART(
         "imag",
         "Imaginary part of complex numbers.",
         accepts=COMPLEX,
-        result=real_dtype,
-        tangent=linear,
         gradient=(lambda k, g, out, x: k.multiply(k.astype(g, dtype=x.dtype), -1j),),
         compose=_needs_complex("imag", lambda k, x: k.multiply(x, 0)),
         samples=(Sample(Array((2, 3), dtype="complex128")),),

@@ -123,30 +123,26 @@ _DIVIDENDS = (
     Sample(Array((3, 4), -50, 50, "int32"), Array((4,), 1, 9, "int32")),
 )
 
+_in_float32 = partial(unary, accepts=REAL_FLOATING, autocast="float32")
+
 OPS = (
-    unary(
+    _in_float32(
         "exp2",
         "``2 ** x``.",
-        accepts=REAL_FLOATING,
-        autocast="float32",
         gradient=(lambda k, g, out, x: k.multiply(g, k.multiply(out, math.log(2))),),
         compose=lambda k, x: k.pow(2.0, x),
     ),
-    unary(
+    _in_float32(
         "rsqrt",
         "``1 / sqrt(x)``.",
         low=0.5,
-        accepts=REAL_FLOATING,
-        autocast="float32",
         gradient=(lambda k, g, out, x: k.multiply(g, k.multiply(k.multiply(out, k.square(out)), -0.5)),),
         compose=lambda k, x: k.reciprocal(k.sqrt(x)),
     ),
-    unary(
+    _in_float32(
         "logit",
         lowering=NEST,
         parameters=_logit_parameters,
-        accepts=REAL_FLOATING,
-        autocast="float32",
         gradient=(_logit_rule,),
         compose=_logit,
         samples=(Sample(Array((2, 3), 0.1, 0.9)), Sample(Array((7,), 0.0, 1.0), eps=0.2)),

@@ -345,21 +345,16 @@ def _index_set(k: Table, x: Handle, indices: Handle, values: Operand, *, axis: i
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _shares(k: Table, g: Handle, out: Any, x: Handle, indices: Handle, values: Any, axis: int) -> tuple[Any, Any, Any]:
-    """What one of those tied for the extremum gets; which elements are, and which values."""
-    tied = k.astype(k.equal(out, x), dtype=x.dtype)
-    tied_values = k.astype(k.equal(k.take(out, indices, axis=axis), values), dtype=x.dtype)
-    return k.divide(g, k.index_add(tied, indices, tied_values, axis=axis)), tied, tied_values
+def _extremum_rule(of_values: bool) -> Any:
+    """Elements and values that are tied for the extremum share its cotangent alike: the rule of one or of the other."""
 
+    def rule(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, values: Any, *, axis: int) -> Handle:
+        tied = k.astype(k.equal(out, x), dtype=x.dtype)
+        tied_values = k.astype(k.equal(k.take(out, indices, axis=axis), values), dtype=x.dtype)
+        share = k.divide(g, k.index_add(tied, indices, tied_values, axis=axis))
+        return k.multiply(k.take(share, indices, axis=axis), tied_values) if of_values else k.multiply(share, tied)
 
-def _extremum_kept(k: Table, g: Handle, out: Any, x: Handle, indices: Handle, values: Operand, *, axis: int) -> Handle:
-    share, tied, _ = _shares(k, g, out, x, indices, values, axis)
-    return k.multiply(share, tied)
-
-
-def _extremum_taken(k: Table, g: Handle, out: Handle, x: Handle, indices: Handle, values: Any, *, axis: int) -> Handle:
-    share, _, tied_values = _shares(k, g, out, x, indices, values, axis)
-    return k.multiply(k.take(share, indices, axis=axis), tied_values)
+    return rule
 
 
 # ── samples ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -421,7 +416,7 @@ def _extremum(name: str, reduction: str, pair: str, end: int) -> Op:
         f"are the elementwise {pair} of themselves and all values for them. Elements tied for it share the gradient "
         "evenly.",
         accepts=REAL,
-        gradient=(_extremum_kept, None, _extremum_taken),
+        gradient=(_extremum_rule(of_values=False), None, _extremum_rule(of_values=True)),
         compose=compose,
     )
 

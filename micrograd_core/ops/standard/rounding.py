@@ -6,6 +6,7 @@ The compositions need no integer division, shift or reinterpretation of bits, wh
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from micrograd_core.dtypes import FORMATS, float32
@@ -233,23 +234,19 @@ _FLOATS = (
     Sample((0, 3), (3,)),
 )
 
+_division = partial(binary, accepts=REAL, cost=LONG, samples=_FLOATS + _INTEGERS)
+
 OPS = (
-    binary(
+    _division(
         "floor_divide",
         "The greatest integer not above ``x1 / x2``; an integer by 0 gives 0.",
-        accepts=REAL,
-        cost=LONG,
-        samples=_FLOATS + _INTEGERS,
         gradient=_ZEROS,
         compose=_floor_divide,
         reference=_floor_divide_reference,
     ),
-    binary(
+    _division(
         "remainder",
         "``x1 - x2 * floor_divide(x1, x2)``, with the sign of ``x2``; an integer by 0 gives 0.",
-        accepts=REAL,
-        cost=LONG,
-        samples=_FLOATS + _INTEGERS,
         gradient=(lambda k, g, out, x, y: g, lambda k, g, out, x, y: k.negative(k.multiply(g, k.floor_divide(x, y)))),
         gradient_aliases=True,
         compose=_remainder,

@@ -44,12 +44,8 @@ def _cov(k: Table, x: Handle, counts: Operand, shares: Operand, *, correction: f
 
 
 def _cov_reference(np: Any, x: Any, counts: Any, shares: Any, correction: float = 1) -> Any:
-    rows = np.atleast_2d(x)
-    counts, shares = (np.broadcast_to(each, rows.shape[1:]) for each in (counts, shares))
-    weights = counts * shares
-    apart = rows - (rows * weights).sum(1, keepdims=True) / weights.sum()
-    out = (apart * weights) @ apart.T / (weights.sum() - correction * (weights * shares).sum() / weights.sum())
-    return out.reshape(()) if x.ndim < 2 else out
+    counts, shares = (each if np.ndim(each) else None for each in (counts, shares))
+    return np.cov(x, ddof=correction, fweights=counts, aweights=shares)
 
 
 def _corrcoef(k: Table, x: Handle) -> Handle:
