@@ -200,9 +200,8 @@ class Case(NamedTuple):
             array = rounded(numbers > 0 if kind == "bool" else numbers, dtype).reshape(operand.shape)
             if self.layout == "broadcast" and array.ndim:
                 array = np.broadcast_to(array[..., :1], array.shape)
-            if self.form not in ("", TWICE, "longer") or (
-                min(ranks) < array.ndim == max(ranks) and self.form == "longer"
-            ):
+            longer = self.form == "longer" and min(ranks) < array.ndim == max(ranks)
+            if longer or self.form not in ("", TWICE, "longer"):
                 # numbers that mean something else than those of the others
                 own = dtype != self.dtype or (position in self.op.separate and operand.dtype != "")
                 array = rounded(changed(array, self.form, dtype, position, own=own), dtype)

@@ -80,7 +80,6 @@ class Call(Module):
     function: ClassVar[Callable[..., Any] | None] = None
     inputs: ClassVar[int] = 1
     order: ClassVar[tuple[str, ...]] = ()
-    _spread = "arguments"  # tensors among them by their own names, as in PyTorch
     __signature__ = _Signature()
 
     def __init_subclass__(
@@ -114,6 +113,11 @@ class Call(Module):
             words = {word: said for word, said in table("argument").items() if word not in takes.parameters}
             advice = [f"; instead of {word}=: {words[word]}" for word in kwargs if word in words]
             raise TypeError(f"{type(self).__name__}: {error}; it takes {names}{''.join(advice)}") from None
+
+    def _contents(self) -> list[tuple[str, Any]]:
+        """Tensors among the arguments by their own names, as in PyTorch."""
+        others = [(name, value) for name, value in vars(self).items() if name != "arguments"]
+        return [*self.arguments.items(), *others]
 
     def forward(self, *operands: Any, **others: Any) -> Any:
         """Call the operation or function.

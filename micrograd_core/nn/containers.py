@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 from micrograd_core.nn.functional.common import publish
-from micrograd_core.nn.module import Module
+from micrograd_core.nn.module import Module, items_of
 
 T = TypeVar("T")
 
@@ -18,7 +18,10 @@ class _Holder(Module, Generic[T]):
     held: type[Any]
     what: str
     _held: Any
-    _spread = "_held"
+
+    def _contents(self) -> list[tuple[str, Any]]:
+        others = [(name, value) for name, value in vars(self).items() if name != "_held"]
+        return [*(items_of(self._held) or ()), *others]
 
     def _checked(self, item: Any) -> Any:
         if not isinstance(item, self.held):

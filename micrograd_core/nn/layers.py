@@ -455,6 +455,7 @@ class Embedding(Module):
         self.weight = _table(type(self).__name__, num_embeddings, embedding_dim, padding_idx, made)
         shortened = {"max_norm": max_norm, "norm_type": norm_type}
         self.options = {"padding_idx": padding_idx, **shortened, "scale_grad_by_freq": scale_grad_by_freq}
+        self.plain = padding_idx is None and max_norm is None and not scale_grad_by_freq
 
     def forward(self, indices: Tensor) -> Tensor:
         """Look up rows of the table.
@@ -475,6 +476,8 @@ class Embedding(Module):
         DTypeError
             When the indices are not integers.
         """
+        if self.plain:
+            return FUNCTIONS["embedding"](indices, self.weight)
         return functional.embedding(indices, self.weight, **self.options)  # type: ignore[arg-type]
 
     def facts(self) -> str:

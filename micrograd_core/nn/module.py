@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
 
 from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 from micrograd_core.device import Device, destination
@@ -114,7 +114,6 @@ class Module(Remembered):
     _unsaved: frozenset[str] = frozenset()  # names of buffers that `state_dict` leaves out
     _before: Hooks = {}  # noqa: RUF012 (what runs at each call; a module with hooks has its own)
     _after: Hooks = {}  # noqa: RUF012
-    _spread: ClassVar[str] = ""  # the list or dict among the attributes whose items go by their own names
     __signature__ = _Signature()
 
     if not TYPE_CHECKING:
@@ -178,8 +177,7 @@ class Module(Remembered):
 
     def _contents(self) -> list[tuple[str, Any]]:
         """What is held, by name."""
-        items = items_of(vars(self).get(self._spread)) or ()
-        return [*items, *(entry for entry in vars(self).items() if entry[0] != self._spread)]  # who walks may assign
+        return list(vars(self).items())  # a copy: who walks may assign
 
     def _walk(self, every_name: bool = False) -> Iterator[tuple[str, Any]]:
         """The module, and the modules and tensors it holds, with their dotted names: each once, or by each name."""
@@ -1001,10 +999,13 @@ class Sequential(Module):
     (2, 1)
     """
 
-    _spread = "layers"  # by their numbers, as in PyTorch
-
     def __init__(self, *layers: Module) -> None:
         self.layers = list(layers)
+
+    def _contents(self) -> list[tuple[str, Any]]:
+        """The layers by their numbers, as in PyTorch, and what else there is."""
+        numbered = [(str(i), layer) for i, layer in enumerate(self.layers)]
+        return numbered + [(name, value) for name, value in vars(self).items() if name != "layers"]
 
     def forward(self, x: Any) -> Tensor:
         """Call one module after the other.

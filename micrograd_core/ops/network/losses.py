@@ -64,14 +64,15 @@ def loss(
     """
 
     def refuses(name: str, *operands: Any, reduction: str, **params: Any) -> None:
-        check_reduction(name, reduction, *reductions)
+        if reduction not in ("mean", "sum", "none"):
+            check_reduction(name, reduction, *reductions)
         check(name, *operands, **params)
 
     def rule(slope: Function) -> Function:
         @in_float32
         def apply(k: Table, g: Handle, out: Handle, *operands: Operand, reduction: str, **params: Any) -> Handle:
-            slopes = slope(k, *operands, **params)
-            shape = broadcast_shapes(name, *{tuple(each.shape) for each in operands if not is_scalar(each)})
+            slopes, shapes = slope(k, *operands, **params), {tuple(x.shape) for x in operands if not is_scalar(x)}
+            shape = shapes.pop() if len(shapes) == 1 else broadcast_shapes(name, *shapes)
             slopes = slopes if slopes.shape == shape else k.broadcast_to(slopes, shape=shape)
             divisor = _divisor(shape, reduction)
             return k.multiply(g, slopes if divisor == 1 else k.multiply(slopes, 1 / divisor))

@@ -234,7 +234,7 @@ AFAR = {  # its coefficients by order, by rising powers: our own fit; off by 2**
 }  # fmt: skip
 
 
-def _bessel(order: int) -> Any:
+def _bessel(order: int, gradient: Any, **facts: Any) -> Op:
     powers = [1 / (math.factorial(i) * math.factorial(i + order)) for i in range(26)]
 
     @in_float32
@@ -257,7 +257,8 @@ def _bessel(order: int) -> Any:
         out = k.where(k.isinf(size), math.inf, out)
         return k.where(k.less(x, 0), k.negative(out), out) if order else out
 
-    return compose
+    doc = f"Modified Bessel function of the first kind, of order {order} (DLMF 10.25)."
+    return _FUNCTION(f"i{order}", doc, gradient=(gradient,), compose=compose, samples=_samples(-4.0, 4.0), **facts)
 
 
 def _i1_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
@@ -302,19 +303,10 @@ OPS = (
         compose=_erfinv,
         samples=_samples(-0.95, 0.95),
     ),
-    _FUNCTION(
-        "i0",
-        "Modified Bessel function of the first kind, of order 0 (DLMF 10.25).",
-        gradient=(lambda k, g, out, x: k.multiply(g, k.i1(x)),),
-        compose=_bessel(0),
-        samples=_samples(-4.0, 4.0),
+    _bessel(
+        0,
+        lambda k, g, out, x: k.multiply(g, k.i1(x)),
         reference=lambda np, x: np.where(np.isinf(x), np.inf, np.i0(x).reshape(x.shape)),
     ),
-    _FUNCTION(
-        "i1",
-        "Modified Bessel function of the first kind, of order 1 (DLMF 10.25).",
-        gradient=(_i1_rule,),
-        compose=_bessel(1),
-        samples=_samples(-4.0, 4.0),
-    ),
+    _bessel(1, _i1_rule),
 )

@@ -243,14 +243,14 @@ def _by_kind(of_real: Any, of_complex: Any) -> Any:
     return lambda k, x: (of_complex if k.dtype(x).is_complex else of_real)(k, x)
 
 
-def _complex_sinh(k: Table, z: Handle) -> Handle:
-    a, b = k.real(z), k.imag(z)
-    return k.complex(k.multiply(k.sinh(a), k.cos(b)), k.multiply(k.cosh(a), k.sin(b)))
+def _around(first: str, second: str) -> Any:
+    """``f(a) cos(b) + i g(a) sin(b)`` of two hyperbolic functions."""
 
+    def compose(k: Table, z: Handle) -> Handle:
+        a, b = k.real(z), k.imag(z)
+        return k.complex(k.multiply(getattr(k, first)(a), k.cos(b)), k.multiply(getattr(k, second)(a), k.sin(b)))
 
-def _complex_cosh(k: Table, z: Handle) -> Handle:
-    a, b = k.real(z), k.imag(z)
-    return k.complex(k.multiply(k.cosh(a), k.cos(b)), k.multiply(k.sinh(a), k.sin(b)))
+    return compose
 
 
 def _complex_asinh(k: Table, z: Handle) -> Handle:
@@ -313,10 +313,10 @@ _TABLE: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
         "compose": _by_kind(lambda k, x: k.atan2(x, 1.0), _turned("atanh")),
     }),
     ("sinh", "Hyperbolic sine.", lambda k, g, out, x: k.multiply(g, k.cosh(x)), {
-        "compose": _by_kind(_sinh, _complex_sinh),
+        "compose": _by_kind(_sinh, _around("sinh", "cosh")),
     }),
     ("cosh", "Hyperbolic cosine.", lambda k, g, out, x: k.multiply(g, k.sinh(x)), {
-        "compose": _by_kind(_cosh, _complex_cosh),
+        "compose": _by_kind(_cosh, _around("cosh", "sinh")),
     }),
     ("tanh", "Hyperbolic tangent.", lambda k, g, out, x: k.tanh_gradient(g, out), {
         "compose": _tanh, "cost": LONG, "lowering": NEST, "scalar": "tanh({})",
