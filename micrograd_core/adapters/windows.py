@@ -30,7 +30,8 @@ def patches_gradient(
     counts, around = g.shape[2 + rank :], _around(lanes, size, padding)
     windows = _windows(around, kernel_size, counts, stride, dilation)
     if not windows.may_overlap:
-        return _spread(backend, g, around, windows).view(_interior(around, size, padding))
+        found = _spread(backend, g, around, windows).view(_interior(around, size, padding))
+        return found if found.layout.is_contiguous else backend.kernels["copy"](found)
     if g.dtype is backend.dtypes.get("float16") or g.dtype is backend.dtypes.get("bfloat16"):
         return NotImplemented  # the composition adds in float32
     before, lengths, steps = list[int](), list[int](), list[slice]()
