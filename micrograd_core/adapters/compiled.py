@@ -96,6 +96,7 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {"matmul": self.matmul} | {name: getattr(self, f"_{name}") for name in OWN}
         self.kernels["cumulative_sum"] = partial(self._running, "add")
         self.kernels["cumulative_prod"] = partial(self._running, "multiply")
+        self.kernels |= {"adam_step": self._adam_step, "fused": lambda compose: partial(self._fused, compose, compose)}
         self._number = lru_cache(4096)(self._uploaded)
         self._plans: dict[Hashable, Any] = {}
         self._compositions = nests.compositions_of_nests()
@@ -463,7 +464,7 @@ class CompiledBackend(StridedBackend):
             found = self.kernels[op] = partial(self._fused, op, self._compositions[op])
         return found
 
-    def _fused(self, name: str, composition: Callable[..., Any], *operands: Any, **params: Any) -> Any:
+    def _fused(self, name: Hashable, composition: Callable[..., Any], *operands: Any, **params: Any) -> Any:
         """Run a composition as nests, planned once for arrays of every size; decline what nests do not compute."""
         handles = [self._contiguous(x) for x in operands if isinstance(x, Strided)]
         lengths = [*dict.fromkeys([n for x in handles for n in x.shape if n != 1])]
@@ -486,6 +487,17 @@ class CompiledBackend(StridedBackend):
             values.update(zip(step.outputs, made, strict=True))
         results = tuple([values[x.number] for x in found.outputs])
         return results if len(results) > 1 else results[0]
+
+    def _adam_step(self, params: Sequence[Strided], *lists: Any, step: float, eps: float, shrink: float,
+                   **settings: Any) -> tuple[list[Any], ...]:  # fmt: skip
+        """One launch for each parameter. What changes from step to step is no part of the text, as zeros are not."""
+        made = []
+        for p, g, *moments in zip(params, *lists, strict=True):
+            step_, eps_, shrink_, zero = (self._number(x, repr(x), p.dtype) for x in (step, eps, shrink, 0.0))
+            m, v = (zero if x is None else x for x in moments)
+            found = self._fused("adam_step", adam_step, p, g, m, v, step_, eps_, shrink_, **settings)
+            made.append((p, g, g) if found is NotImplemented else found)  # of no elements
+        return tuple(map(list, zip(*made, strict=True)))
 
     def _planned_for_all(self, composition: Any, specs: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """The nests of a composition over symbolic lengths; ``None`` where there is more, or a length decides."""
@@ -580,6 +592,15 @@ class Planned:
         for step in steps:
             function = partial(self.backend._nest, step, repr(step.nest), ())
             run.call(function, [*map(Ref, step.inputs)], step.outputs, True)
+
+
+def adam_step(k: Any, p: Any, g: Any, m: Any, v: Any, step: Any, eps: Any, shrink: Any, *, betas: Any,
+              weight_decay: float) -> Any:  # fmt: skip
+    """A parameter and its moments after a step of Adam, as docs/backends.md has it."""
+    g = k.add(g, k.multiply(p, weight_decay)) if weight_decay else g
+    pairs = (m, g, betas[0]), (v, k.multiply(g, g), betas[1])
+    m, v = (k.add(k.multiply(old, decay), k.multiply(new, 1 - decay)) for old, new, decay in pairs)
+    return k.subtract(k.multiply(p, shrink), k.divide(k.multiply(m, step), k.add(k.sqrt(v), eps))), m, v
 
 
 def in_stages(step: Step, operands: tuple[Any, ...]) -> bool:

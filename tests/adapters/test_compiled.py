@@ -265,6 +265,49 @@ def test_a_network_trains_as_on_the_cpu(compiled: bool, toy: Device) -> None:
     np.testing.assert_allclose(trained(toy, compiled), trained(Device("cpu"), False), rtol=1e-3)
 
 
+OPTIMISERS = {
+    "Adam": lambda params: optim.Adam(params, 0.1, weight_decay=0.3),
+    "AdamW": lambda params: optim.AdamW(params, 0.1, betas=(0.5, 0.9)),
+    "amsgrad": lambda params: optim.Adam(params, 0.1, amsgrad=True),
+    "SGD": lambda params: optim.SGD(params, 0.1, momentum=0.9, nesterov=True),
+}
+
+
+@with_compiler
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_optimiser_moves_parameters_as_on_the_cpu(name: str, dtype: str, toy: Device) -> None:
+    """Of every size, and none; gradients that lie otherwise; a learning rate that changes."""
+    shapes, found = [(3, 4), (5,), (), (0, 2), (1, 1), (300, 300)], dict[str, list[Any]]()
+    for device in (toy, Device("cpu")):
+        rng = np.random.default_rng(0)
+        params = [Tensor(rng.normal(size=n).astype(dtype), device=device, requires_grad=True) for n in shapes]
+        rule = OPTIMISERS[name](params)
+        for step in range(4):
+            rule.zero_grad()
+            for p in params:
+                weight = mg.asarray(rng.normal(size=p.shape[::-1]).astype(dtype), device=device)
+                (p * (weight.mT if p.ndim == 2 else weight)).sum().backward()
+            rule.lr = 0.1 / (step + 1)
+            rule.step()
+        found[str(device)] = [np.asarray(x.detach().to("cpu")) for x in params]
+    for x, y in zip(*found.values(), strict=True):
+        np.testing.assert_allclose(x, y, *(1e-5, 1e-5) if dtype == "float32" else (1e-12, 1e-12))
+
+
+@with_compiler
+def test_a_step_of_adam_is_one_launch_for_each_parameter(toy: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend: Any = toy.kernels.backend
+    params = [Tensor(np.ones(n, np.float32), device=toy, requires_grad=True) for n in (3, 5)]
+    rule, launched, launch = optim.Adam(params), list[int](), backend.launch
+    for _ in range(3):
+        (params[0].sum() + params[1].sum()).backward()
+        monkeypatch.setattr(backend, "launch", lambda *given: (launched.append(given[1]), launch(*given)))
+        rule.step()
+        monkeypatch.undo()
+    assert launched == [3, 5] * 3
+
+
 @with_compiler
 @pytest.mark.parametrize("size", [1, 7, 8, 1003])
 def test_random_numbers_are_the_same_bits_everywhere(size: int, toy: Device) -> None:
