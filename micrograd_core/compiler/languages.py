@@ -217,8 +217,8 @@ C: Final = Language(
     types={"bool": "_Bool", **_INTEGERS, "float32": "float", "float64": "double"},
     functions=_FUNCTIONS,
     draws="word x[4]; philox({place}, {block}, x);",
-    preamble="#include <stdbool.h>\n#include <tgmath.h>\n#define mul_hi(x, y) (word)((unsigned __int128)(x) * (y) >> 64)\n"
-    + preamble("static", _INTEGERS, "mul_hi"),
+    preamble="#include <stdbool.h>\n#include <tgmath.h>\n"
+    "#define mul_hi(x, y) (word)((unsigned __int128)(x) * (y) >> 64)\n" + preamble("static", _INTEGERS, "mul_hi"),
 )
 """C11, with the functions of ``<tgmath.h>``, which take floats of either size."""
 CUDA: Final = C._replace(
