@@ -157,6 +157,13 @@ def counted(device: str) -> Callable[[], int]:
     return lambda: count[0]
 
 
+def driver(device: str) -> str:
+    """What runs a device, where that is not this package."""
+    backend: Any = mg.Device(device).kernels.backend
+    platform, info = getattr(getattr(backend, "opencl", None), "platform", None), getattr(backend, "info", {})
+    return f"{platform.name} {platform.version}" if platform else " ".join(map(str, info.values()))
+
+
 def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -197,7 +204,8 @@ def main() -> None:
                 f"{name} {device:9s} {'jit' if jitted else '   '} {row['launches']:5d} {row['ms']:9.2f} ms", flush=True
             )
     if options.out:
-        about = {**environment(), "versions": {}}
+        own = [each for each in options.devices if each != "tinygrad"]
+        about = {**environment(), "versions": {}, "drivers": {each: driver(each) for each in own}}
         for each in ("numpy", "pyopencl", "wgpu", "tinygrad"):
             with suppress(ImportError):
                 about["versions"][each] = version(each)

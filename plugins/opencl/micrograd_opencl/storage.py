@@ -28,7 +28,7 @@ for (long u = get_global_id(0); u < n; u += get_global_size(0)) {{
 }}
 }}
 """
-OTHER: Final = "install another driver, here for example by pip install intel-opencl-rt intel-cmplr-lib-rt"
+OTHER: Final = "install another driver, such as Intel's: pip install 'micrograd-opencl[intel]'"
 OPTIONS: Final = ["-cl-fp32-correctly-rounded-divide-sqrt"]
 
 
