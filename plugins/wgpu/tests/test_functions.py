@@ -4,19 +4,10 @@ import numpy as np
 import pytest
 
 import micrograd_core as mg
-from micrograd_core.errors import DeviceUnavailable
 
 WITHIN_2 = "exp expm1 exp2 log log1p log2 log10 sin cos tan tanh erf erfc erfinv asinh atanh softplus rsqrt".split()
 SMALLEST = 2.0**-126
 """Devices may take numbers below it for 0."""
-
-
-@pytest.fixture(scope="module")
-def device() -> mg.Device:
-    try:
-        return mg.Device("wgpu:0")
-    except DeviceUnavailable as error:
-        pytest.skip(str(error))
 
 
 def numbers() -> np.ndarray:
