@@ -37,7 +37,7 @@ from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.text import Given, Printer, stream_at
-from micrograd_core.dtypes import DTYPES, bool_, pack, uint64
+from micrograd_core.dtypes import DTYPES, bool_, int64, pack, uint64
 from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape, broadcast_shapes
@@ -60,9 +60,11 @@ TILE: Final = 4
 TILED: Final = 1 << 12
 PART, FEW = 128, 1 << 19
 """Products that are added up before they join a sum; turns that are less than sorting."""
+MERGED: Final = 8
+"""Runs that a sort merges at once."""
 LONGEST: Final = 1 << 14
 """Turns that a unit takes at most: some drivers end loops silently after 65,535."""
-OWN: Final = tuple("take take_along_axis index_add embedding embedding_gradient sort argsort".split())
+OWN: Final = tuple("take take_along_axis index_add embedding embedding_gradient sort argsort searchsorted".split())
 """Kernels that are no nests, each from a template."""
 RANDOM: Final = ("random_uniform", "random_uniform_from", "random_integers", "random_permutation")
 """Kernels of devices that have 64-bit integers, and a language with words of random numbers."""
@@ -324,22 +326,39 @@ class CompiledBackend(StridedBackend):
         return out
 
     def _order(self, x: Strided, axis: int, descending: bool, sort: bool = False) -> Strided:
-        """A sorting network, whose steps exchange positions; NaN comes last, equal elements stay in order."""
+        """A merge sort of positions, `MERGED` runs at a time; NaN comes last, equal elements stay in order."""
         order = (*(each for each in range(len(x.shape)) if each != axis), axis)
         rows, n, dtype = self._contiguous(x.view(x.layout.permute(order))), x.shape[axis], self._core[x.dtype]
-        integer, nan = self.dtypes["int32"], self.language.isnan if dtype.is_floating else "false"
+        integer, facts = self.dtypes["int32"], self._orders(dtype, descending)
         places = self._fresh("copy", rows.shape, integer, self.from_host(array("i", range(n)), (n,), integer))
-        facts = {"nanx": nan.format("x"), "nany": nan.format("y")}
-        for name, given in (("first", "yx"), ("second", "xy")):
-            less = "greater" if descending else "less"
-            facts[name] = self.language.spelled(less, given, (dtype, dtype), bool_)
-        pairs = 1 << (n - 1).bit_length() - 1 if n > 1 and rows.layout.size else 0
-        for level in range(pairs.bit_length()):
-            for step in range(level, -1, -1):  # the first of a merger turns one of the halves round
-                numbers = n, pairs, 1 << step, int(step == level)
-                self._text("sort", rows.layout.size // n * pairs, numbers, [places, rows], **facts)
+        run = 1
+        while run < n and rows.layout.size:
+            before, places = places, self.empty(rows.shape, integer)
+            self._text("merge", rows.layout.size, (n, run), [places, before, rows], runs=MERGED, **facts)
+            run *= MERGED
         out = self._take(rows, places, axis=len(order) - 1, along=True) if sort else places
         return out.view(out.layout.permute([order.index(i) for i in range(len(order))]))
+
+    def _orders(self, dtype: Any, descending: bool = False) -> dict[str, str]:
+        """Whether ``x`` comes before ``y``, and the other way round: NaN comes last."""
+        less, nan = "greater" if descending else "less", self.language.isnan if dtype.is_floating else "false"
+        found = {}
+        for name, (x, y) in (("ahead", "xy"), ("behind", "yx")):
+            first = self.language.spelled(less, (x, y), (dtype, dtype), bool_)
+            found[name] = f"({first} || (!{nan.format(x)} && {nan.format(y)}))"
+        return found
+
+    def _searchsorted(self, x1: Any, x2: Any, *, side: str) -> Any:
+        """By halves."""
+        if any(not isinstance(x, Strided) or x.dtype is not x1.dtype for x in (x1, x2)):
+            return NotImplemented
+        dtype, out = self._core[x1.dtype], self.empty(x2.shape, self.dtypes["int64"])
+        orders, place = self._orders(dtype), self.language.converted("low", int64, "int32")
+        comes = orders["ahead"] if side == "left" else f"!{orders['behind']}"
+        if out.layout.size:
+            given = [out, *map(self._contiguous, (x1, x2))]
+            self._text("search", out.layout.size, x1.shape, given, comes=comes, low=place)
+        return out
 
     def _argsort(self, x: Strided, *, axis: int, descending: bool, stable: bool) -> Any:
         """See `_order`."""

@@ -103,7 +103,7 @@ def test_products_of_matrices(x: tuple[int, ...], y: tuple[int, ...], toy: Devic
 @with_compiler
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool"])
-@pytest.mark.parametrize(("shape", "axis"), [((1,), 0), ((37,), 0), ((2, 9), 0), ((3, 64, 2), 1), ((0, 3), 1)])
+@pytest.mark.parametrize(("shape", "axis"), [((1,), 0), ((37,), 0), ((2, 9), 0), ((3, 64, 2), 1), ((2, 700), 1), ((0, 3), 1)])
 def test_sorts_are_stable_with_nan_at_the_end(
     shape: tuple[int, ...], axis: int, dtype: str, descending: bool, toy: Device
 ) -> None:
@@ -117,6 +117,20 @@ def test_sorts_are_stable_with_nan_at_the_end(
     np.testing.assert_array_equal(numbers(mg.argsort(x, **params)), order)
     np.testing.assert_array_equal(numbers(mg.sort(x, **params)), np.take_along_axis(values, order, axis))
 
+
+@with_compiler
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+@pytest.mark.parametrize("length", [0, 1, 40])
+def test_places_in_what_is_sorted(length: int, dtype: str, side: str, toy: Device) -> None:
+    rng = np.random.default_rng(length)
+    edges, wanted = (rng.integers(0, 30, shape).astype(dtype) for shape in ((length,), (5, 7)))
+    if dtype == "float32":
+        edges[length // 2 :: 3], wanted[:, 2] = np.nan, np.nan
+    edges = np.sort(edges)
+    found = mg.searchsorted(mg.asarray(edges, device=toy), mg.asarray(wanted.T, device=toy).T, side=side)
+    np.testing.assert_array_equal(numbers(found), np.searchsorted(edges, wanted, side=side))
+    assert found.dtype == mg.int64
 
 @with_compiler
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
