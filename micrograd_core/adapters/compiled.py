@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Final
 from micrograd_core.adapters.strided import MAPS, Strided, StridedBackend
 from micrograd_core.compiler import nests
 from micrograd_core.compiler.executor import Function, bound, counted, straight_line
-from micrograd_core.compiler.fusion import Call, Plan, Run, plan
+from micrograd_core.compiler.fusion import Call, Limits, Plan, Run, plan
 from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, TEMPLATES, Language
 from micrograd_core.compiler.lengths import Axis, Length, actual
 from micrograd_core.compiler.passes import optimized, written
@@ -55,8 +55,6 @@ TIERS: Final = (2, 1 << 13, 1 << 62)
 CHUNK: Final = 4096
 """Elements of a reduction that one unit combines; longer ones go by chunks, and then by their results."""
 
-TILE: Final = 4
-"""Rows and columns of a product that a unit computes, of products of at least `TILED` numbers."""
 TILED: Final = 1 << 12
 PART, FEW = 128, 1 << 19
 """Products that are added up before they join a sum; turns that are less than sorting."""
@@ -83,10 +81,10 @@ class CompiledBackend(StridedBackend):
 
     language: ClassVar[Language]
     capabilities = StridedBackend.capabilities | {"jit"}
-    most_buffers: int = 1 << 30
-    """Buffers that a kernel may have, scratch memory aside."""
-    row_bytes: int = 0
-    """Scratch memory that each unit may have; without it, more is computed twice."""
+    limits: Limits = Limits(row_bytes=0)
+    """What a kernel may hold; without scratch memory, more is computed twice."""
+    tile: int = 4
+    """Rows and columns of a product that a unit computes, of products of at least `TILED` numbers."""
 
     def __init__(self, device: str, dtypes: Sequence[str] = ()) -> None:
         native = {name: DTYPES[name] for name in dtypes or self.language.types}
@@ -251,7 +249,7 @@ class CompiledBackend(StridedBackend):
             whole = each.view(layout.broadcast_to((*batch, *layout.shape[-2:])))
             given.append(self._reshape(whole, shape=(math.prod(batch), *layout.shape[-2:])))
         if out.layout.size:
-            tile, (first, second) = TILE if out.layout.size >= TILED else 1, (each.layout.strides for each in given)
+            tile, (first, second) = self.tile if out.layout.size >= TILED else 1, (each.layout.strides for each in given)
             numbers = m, n, k, *first[:2], second[0], second[2], first[2], second[1]
             value, index = self.language.types[self._core[x.dtype].name], self.language.counter
             sizes = {"whole part": (value, tile * tile), "left right": (value, tile), "rows columns": (index, tile)}
@@ -532,7 +530,7 @@ class CompiledBackend(StridedBackend):
         return found if fused and all(isinstance(x, Ref) for x in found.outputs) else None
 
     def _plan(self, program: Program, layouts: Sequence[Layout]) -> Plan:
-        return plan(program, layouts, self.language.covers, self.most_buffers, self.row_bytes, in_stages)
+        return plan(program, layouts, self.language.covers, self.limits, in_stages)
 
     # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────
 

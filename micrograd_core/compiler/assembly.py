@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from micrograd_core.compiler import nests
 from micrograd_core.compiler.lengths import longest
@@ -18,9 +18,6 @@ from micrograd_core.compiler.views import DRAWN, Node, composed, through
 from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
-
-ROW: Final = 1 << 15
-"""Bytes of scratch memory for a row: what the nearest cache holds beside the rest."""
 
 
 class Assembly:

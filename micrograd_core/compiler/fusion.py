@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.compiler.assembly import ROW, Assembly
+from micrograd_core.compiler.assembly import Assembly
 from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.nests import Nest, length, size
 from micrograd_core.compiler.program import Program, Ref, Step
@@ -28,13 +28,24 @@ from micrograd_core.ops.record import CALL
 
 REACH: Final = 16
 """How many nests are looked at for one that a step may join: of those that make or read what it reads, the last."""
-MOST: Final = 256
-"""The length of the steps in one nest, see `nests.length`: compilers take more than linear time for long lines."""
-LINES: Final = 2 * MOST
-"""The size of a nest, see `nests.size`: each loop over a row may compute again what an earlier one has."""
 
-AGAIN: Final = 4
-"""Steps at most to a value that each nest computes again in place of a load, as `Fusion.steps_again` says."""
+
+class Limits(NamedTuple):
+    """What a nest of a device may hold; as it stands, for a processor."""
+
+    buffers: int = 1 << 30
+    """Inputs and outputs; steps that need more become several nests."""
+    row_bytes: int = 1 << 15
+    """Scratch memory of a row: what the nearest cache holds beside the rest. What finds no room is computed again."""
+    steps: int = 256
+    """The length of its steps, see `nests.length`: compilers take more than linear time for long lines."""
+    again: int = 4
+    """Steps at most to a value that each nest computes again in place of a load, as `Fusion.steps_again` says."""
+
+    @property
+    def lines(self) -> int:
+        """The size of a nest, see `nests.size`: each loop over a row may compute again what an earlier one has."""
+        return 2 * self.steps
 
 
 class Call(NamedTuple):
@@ -83,7 +94,7 @@ class Group:
         self.reduced: tuple[int, ...] | None = None
         self.nodes: list[Node] = []
         self.rows: set[int] = set()  # the identities of values that have one element a row
-        self.length = 0  # of all steps, as `MOST` limits it
+        self.length = 0  # of all steps, as `Limits.steps` has it
 
     def halves(self) -> tuple[Group, Group]:
         """The first steps, up to half of the length, and the others."""
@@ -106,10 +117,10 @@ class Fusion:
     """The work of `plan`."""
 
     def __init__(
-        self, program: Program, layouts: Sequence[Layout], covers: Callable[..., bool], most_buffers: int,
-        row_bytes: int, called: Callable[[Step, tuple[Any, ...]], bool],
+        self, program: Program, layouts: Sequence[Layout], covers: Callable[..., bool], limits: Limits,
+        called: Callable[[Step, tuple[Any, ...]], bool],
     ) -> None:  # fmt: skip
-        self.most_buffers, self.row_bytes = most_buffers, row_bytes
+        self.limits = limits
         self.layouts = dict(enumerate(layouts))  # of values that need not be contiguous
         self.covers, self.values = covers, list[Node]()
         self.items: list[Group | Call] = []
@@ -164,8 +175,8 @@ class Fusion:
     def runs(self, group: Group) -> list[Run]:
         """The nest that is made of steps, or two or more where one would be too large."""
         wanted = lambda node: node.number in self.stored  # noqa: E731
-        nest, inputs, outputs = Assembly(group, wanted, self.layout, self.row_bytes).nest()
-        fits = size(nest) <= LINES and len(inputs) + len(outputs) <= self.most_buffers
+        nest, inputs, outputs = Assembly(group, wanted, self.layout, self.limits.row_bytes).nest()
+        fits = size(nest) <= self.limits.lines and len(inputs) + len(outputs) <= self.limits.buffers
         if fits or len(group.nodes) == 1:
             types = tuple([TensorSpec(x.shape, x.dtype) for x in outputs])
             return [Run(nest, inputs, tuple([x.number for x in outputs]), types)]
@@ -183,22 +194,22 @@ class Fusion:
             return
         if node.role == CALL:
             self.call(nodes)
-        elif (steps := self.steps_again(node)) <= AGAIN:
+        elif (steps := self.steps_again(node)) <= self.limits.again:
             self.again[node.number] = steps
         else:
             self.fuse(node)
 
     def steps_again(self, node: Node) -> int:
-        """How many steps compute a value that is cheaper to compute again than to load; else more than `AGAIN`.
+        """How many steps compute a value that is cheaper to compute again than to load; else more than `Limits.again`.
 
         Either counters alone decide it, or it is made of inputs and is the same along the last axis of whatever reads
         it: compilers take it out of the innermost loop.
         """
         if not _cheap(node):
-            return AGAIN + 1
+            return self.limits.again + 1
         bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
         known = ("source", "input") if node.number in self.repeated else ("source",)
-        return 1 + sum(0 if x.role in known else self.again.get(x.number, AGAIN) for x in bases)
+        return 1 + sum(0 if x.role in known else self.again.get(x.number, self.limits.again) for x in bases)
 
     def recomputed(self, x: Any, shape: Shape) -> Any:
         """An operand for a step of a shape; what is computed again is a step of its own, of views of its operands."""
@@ -265,7 +276,7 @@ class Fusion:
         ready = max([through(x)[0].owner for x in node.operands if isinstance(x, Node)], default=-1)
         for position in self.related(node, max(ready, 0)):
             group = self.items[position]
-            if not isinstance(group, Group) or not group.nodes or group.length + length(node.op) > MOST:
+            if not isinstance(group, Group) or not group.nodes or group.length + length(node.op) > self.limits.steps:
                 continue
             if self.joins(group, position, node):
                 self.gather(position, node)
@@ -289,7 +300,7 @@ class Fusion:
                 isinstance(other, Group)
                 and other.shape == group.shape
                 and (other.reduced == group.reduced or None in (other.reduced, group.reduced))
-                and other.length + group.length <= MOST
+                and other.length + group.length <= self.limits.steps
                 and self.fits(other, earlier, x, shape, row)
                 and not any(self.reads(i, earlier, node) for i in range(earlier + 1, position + 1))
             ):
@@ -453,8 +464,7 @@ def plan(
     program: Program,
     layouts: Sequence[Layout],
     covers: Callable[[str, tuple[Any, ...]], bool],
-    most_buffers: int = 1 << 30,
-    row_bytes: int = ROW,
+    limits: Limits = Limits(),
     called: Callable[[Step, tuple[Any, ...]], bool] = lambda step, operands: False,
 ) -> Plan:
     """The kernel calls and nests of a typed program.
@@ -465,11 +475,9 @@ def plan(
         How the inputs lie in memory, each from its own first element: their offsets are 0.
     covers : function
         Whether a device computes a primitive, ``(name, operands)``, in a nest.
-    most_buffers : int
-        Inputs and outputs that a nest may have; steps that need more become several nests.
-    row_bytes : int
-        Scratch memory that a row may have; what finds no room there is computed again.
+    limits : Limits, optional
+        What a nest may hold.
     called : function, optional
         Whether a step is a kernel call although nests compute it, ``(step, operands)``.
     """
-    return Fusion(program, layouts, covers, most_buffers, row_bytes, called).plan()
+    return Fusion(program, layouts, covers, limits, called).plan()

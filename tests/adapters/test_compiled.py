@@ -12,7 +12,7 @@ import pytest
 import micrograd_core as mg
 from micrograd_core import Device, Tensor, jit, nn, optim, plugins, random
 from micrograd_core.compiler import languages
-from micrograd_core.compiler.fusion import Run, plan
+from micrograd_core.compiler.fusion import Limits, Run, plan
 from micrograd_core.compiler.languages import Language
 from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.specs import TensorSpec
@@ -369,7 +369,7 @@ def nests(language: Language, **limits: int) -> list[Run]:
     program = written(loss, [((3, 5), DTYPES["float32"])] * 4, {})
     assert program is not None
     layouts = [Layout.contiguous((3, 5))] * 4
-    found = plan(optimized(program, language.covers), layouts, language.covers, **limits)
+    found = plan(optimized(program, language.covers), layouts, language.covers, Limits(**limits))
     return [step for step in found.steps if isinstance(step, Run)]
 
 
@@ -438,7 +438,7 @@ def test_metal_spells_every_core_primitive_and_no_double() -> None:
 
 @pytest.mark.parametrize("most", [6, 4, 3])
 def test_a_nest_has_no_more_buffers_than_a_device_takes(most: int) -> None:
-    found = nests(languages.C, most_buffers=most)
+    found = nests(languages.C, buffers=most)
     assert len(found) == {6: 1}.get(most, len(found))
     assert len(found) > (most < 6)
     assert all(len(step.inputs) + len(step.outputs) <= max(most, 3) for step in found)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from micrograd_core.adapters.compiled import Planned
 from micrograd_core.compiler.executor import Function, counted, straight_line
-from micrograd_core.compiler.fusion import Call, Plan, Run, plan
+from micrograd_core.compiler.fusion import Call, Limits, Plan, Run, plan
 from micrograd_core.compiler.languages import CUDA
 from micrograd_core.compiler.nests import Draw, Load, Store, moved
 from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
@@ -35,7 +35,7 @@ PARAMETERS: Final = 3900
 """Bytes of a kernel's parameters that a table may take."""
 LONG: Final = 2**14
 """Elements of a row that one block reduces, however few there are."""
-MOST_BUFFERS: Final = 48
+LIMITS: Final = Limits(buffers=48, row_bytes=0)
 """Of one nest: each takes a register or two, and a place in the table."""
 LANGUAGE: Final = CUDA._replace(
     functions={
@@ -164,7 +164,7 @@ class Programs(Planned):
                 lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
         steps = [step for step in self.program.steps if operation(step.op).kind == "elementwise"]
         used = {x.number for step in steps for x in step.operands if isinstance(x, Ref)}
-        return plan(self.program, lie, covers, MOST_BUFFERS, 0, partial(called, used))
+        return plan(self.program, lie, covers, LIMITS, partial(called, used))
 
     def function(self, found: Plan) -> Callable[..., Any]:
         """With what is known of the outputs."""

@@ -53,7 +53,7 @@ class WebGPUBackend(CompiledBackend):
     def __init__(self, name: str, adapter: Any) -> None:
         names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size"
         limits = {each: adapter.limits[each] for each in names}
-        self.info, self.most_buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
+        self.info, self.limits = adapter.info, self.limits._replace(buffers=limits[names[0]] - 1)  # one is for the integers
         super().__init__(name)
         self._gpu = adapter.request_device_sync(required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
