@@ -70,7 +70,7 @@ class Strided:
         return Strided(self.buffer, layout, self.dtype, self.owner)
 
 
-class _Owner:
+class Owner:
     """What all handles of a buffer hold: many a buffer, such as a number or ``bytes``, has no weak references."""
 
     __slots__ = ("__weakref__",)
@@ -104,8 +104,6 @@ class StridedBackend:
             "broadcast_to": lambda x, *, shape: x.view(x.layout.broadcast_to(shape)),
             "copy": lambda x: self._fresh("copy", x.shape, x.dtype, x),
             "getitem": lambda x, *, key: x.view(x.layout.index(key)),
-            "patches": partial(self._windowed, "patches"),
-            "patches_gradient": partial(self._windowed, "patches_gradient"),
             "permute_dims": lambda x, *, axes: x.view(x.layout.permute(axes)),
             "reshape": self._reshape,
             "scatter": self._scatter,
@@ -402,10 +400,9 @@ class StridedBackend:
         layout = Layout.contiguous(shape)
         if not layout.size:
             return Strided(None, layout, dtype)
-        buffer = self.alloc(layout.size, dtype)
-        owner = None
+        buffer, owner = self.alloc(layout.size, dtype), None
         if self._frees:
-            owner = _Owner()
+            owner = Owner()
             weakref.finalize(owner, self.free, buffer).atexit = False
         return Strided(buffer, layout, dtype, owner)
 
@@ -452,11 +449,6 @@ class StridedBackend:
         out = self._fresh("copy", x.shape, x.dtype, x)
         self._fill(out.view(out.layout.index(key)), values)
         return out
-
-    def _windowed(self, name: str, x: Strided, **params: Any) -> Any:
-        from micrograd_core.adapters import windows  # which networks without convolutions never need
-
-        return getattr(windows, name)(self, x, **params)
 
 
 def _span(layout: Layout) -> tuple[int, int]:

@@ -48,6 +48,9 @@ class Limits(NamedTuple):
         return 2 * self.steps
 
 
+PROCESSOR: Final = Limits()
+
+
 class Call(NamedTuple):
     """A kernel call; values have numbers, and results types."""
 
@@ -464,7 +467,7 @@ def plan(
     program: Program,
     layouts: Sequence[Layout],
     covers: Callable[[str, tuple[Any, ...]], bool],
-    limits: Limits = Limits(),
+    limits: Limits = PROCESSOR,
     called: Callable[[Step, tuple[Any, ...]], bool] = lambda step, operands: False,
 ) -> Plan:
     """The kernel calls and nests of a typed program.

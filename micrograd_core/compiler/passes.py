@@ -25,7 +25,12 @@ from micrograd_core.support.dumping import dump
 from micrograd_core.support.powers import POWERS
 
 
-def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool], stays: Collection[str] = ()) -> Program:
+def expand(
+    program: Program,
+    covers: Callable[[str, tuple[Any, ...]], bool],
+    stays: Collection[str] = (),
+    missing: Collection[str] = (),
+) -> Program:
     """Operations become the primitives that they are composed of; where one is missing, they stay calls.
 
     Parameters
@@ -51,13 +56,14 @@ def expand(program: Program, covers: Callable[[str, tuple[Any, ...]], bool], sta
         if name == "scatter" and primitive("where", operands[::-1]):
             k.kept = lambda name, operands: True
             return _placed(k, operands, step.params["key"], types[0].shape)
+        lowering = APART if name in missing else lowering
         if lowering == CALL or name in stays:
             return None
 
         def kept(name: str, operands: tuple[Any, ...]) -> bool:
             if primitive(name, operands) or name in stays:
                 return True
-            called = TABLE[name].lowering == CALL
+            called = TABLE[name].lowering == CALL and name not in missing
             if called and lowering != APART:
                 raise Unwritten(f"{name} stays a call")
             return called
@@ -206,6 +212,28 @@ def by_rows(program: Program) -> Program:
     return rewritten(program, rule)
 
 
+def side_by_side(program: Program) -> Program:
+    """Windows that neither overlap nor leave anything out, as those of most poolings, are a view."""
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Sequence[TensorSpec]) -> Any:
+        if step.op not in ("patches", "patches_gradient"):
+            return None
+        (x,), kernel, params = operands, step.params["kernel_size"], step.params
+        lanes, size, rank = x.shape[:2], params.get("size", x.shape[2:]), len(kernel)
+        if params["stride"] != kernel or any(params["padding"]) or {*params["dilation"]} != {1}:
+            return None
+        if any(n % m for n, m in zip(size, kernel, strict=True)):
+            return None
+        if step.op == "patches":
+            lengths = [each for n, m in zip(size, kernel, strict=True) for each in (n // m, m)]
+            axes = (0, 1, *range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2))
+            return k.permute_dims(k.reshape(x, shape=(*lanes, *lengths)), axes=axes)
+        axes = (0, 1, *[axis for i in range(2, 2 + rank) for axis in (rank + i, i)])
+        return k.reshape(k.copy(k.permute_dims(x, axes=axes)), shape=(*lanes, *size))
+
+    return rewritten(program, rule)
+
+
 def apart(program: Program, original: Program) -> Program:
     """Outputs that were memory of their own in `original` are so again: not an input, and not each other."""
     owner, owner_before = _owners(program), _owners(original)
@@ -232,12 +260,17 @@ def _owners(program: Program) -> list[int]:
     return owner
 
 
-PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows)
+PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows, side_by_side)
 
 
-def optimized(program: Program, covers: Callable[[str, tuple[Any, ...]], bool], stays: Collection[str] = ()) -> Program:
+def optimized(
+    program: Program,
+    covers: Callable[[str, tuple[Any, ...]], bool],
+    stays: Collection[str] = (),
+    missing: Collection[str] = (),
+) -> Program:
     """A typed program after all passes, for a device whose nests compute what it `covers`; the rest as of `expand`."""
-    found = expand(program, covers, stays)
+    found = expand(program, covers, stays, missing)
     after = {"as traced": program, "expand": found}
     for each in PASSES:
         found = after[each.__name__] = each(found)

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any, Final
@@ -321,6 +322,10 @@ class Refusals(Suite):
         with pytest.raises(errors.IndexingError, match=r"5.*\(2, 3\)|5.*axis 1"):
             x[0, 5] = 1.0
         assert x.tolist() == [[0.0] * 3] * 2
+        for row in (-1, 2):  # of an embedding, which the device need not look at: then there is no number
+            with suppress(errors.IndexingError):
+                rows = FUNCTIONS["embedding"](asarray([row, 0], device=opened), x)
+                assert str(rows.tolist()) == "[[nan, nan, nan], [0.0, 0.0, 0.0]]"
 
     def test_refuses_dtypes_that_the_device_lacks(self, opened: Device) -> None:
         """Naming the dtype, the device and what it has."""

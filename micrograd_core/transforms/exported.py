@@ -7,8 +7,8 @@ import operator
 from pathlib import Path
 from typing import Any, Final
 
+from micrograd_core.adapters.c_file import FILE, code, size_of
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.compiler.c_file import FILE, code, composed, size_of
 from micrograd_core.compiler.languages import C
 from micrograd_core.compiler.program import Program, short
 from micrograd_core.compiler.specs import TensorSpec
@@ -43,7 +43,7 @@ class Export:
         self.replay, self.index, self.types, self.now = replay, dict[Any, str](), dict[str, TensorSpec](), list[bytes]()
         self.lines, self.ends, self.about, self.outputs = list[str](), list[str](), list[str](), 0
         outputs, types = replay.program.outputs[: replay.width], replay.program.types
-        self.functions, lines, names = code(composed(Program(replay.taken, replay.program.steps, outputs, types)))
+        self.functions, lines, names, live = code(Program(replay.taken, replay.program.steps, outputs, types))
         self.values = [*zip(names, [types[x.number] for x in outputs], strict=True)]
         made = [each for *_, x in replay.changes for each in (x if isinstance(x, list) else [x])]
         read = {index_of(x) for _, given, _ in replay.host.entries for x in given}
@@ -70,7 +70,7 @@ class Export:
                 self.change(_key(owner), repr(getattr(owner, "key", "a tensor")), x)
         drawn = [(self.index[key], blocks) for key, (_, blocks) in replay._draws.items() if key in self.index]
         self.ends += [f"advance({place}, {blocks}, {place});" for place, blocks in drawn]
-        self.ends += [f"free({name});" for name in sorted({*names})]
+        self.ends += [f"free({name});" for name in live]
 
     # ── what is read ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core import Device, Tensor, jit, nn, optim, plugins, random
+from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.compiler import languages
 from micrograd_core.compiler.fusion import Limits, Run, plan
 from micrograd_core.compiler.languages import Language
@@ -100,10 +101,83 @@ def test_products_of_matrices(x: tuple[int, ...], y: tuple[int, ...], toy: Devic
     )
 
 
+BATCHES = [((2, 3), (2, 3)), ((2, 3, 2), (2, 3, 2)), ((3,), (2, 3)), ((2, 1), (1, 3)), ((1, 4), (4,)), ((), (2, 2))]
+
+
+@with_compiler
+@pytest.mark.parametrize(("first", "second"), BATCHES)
+@pytest.mark.parametrize("seed", range(4))
+def test_products_of_batches_that_lie_anyhow(first: Any, second: Any, seed: int, toy: Device) -> None:
+    rng = np.random.default_rng(seed)
+    given = []
+    for batch, matrix in ((first, (9, 17)), (second, (17, 11))):
+        shape = (*batch, *matrix)
+        order = rng.permutation(len(shape))
+        values = rng.integers(-4, 5, [shape[axis] for axis in order]).astype("float32")
+        steps = tuple(slice(None, None, -1 if rng.random() < 0.3 else 1) for _ in shape)
+        back = tuple(np.argsort(order).tolist())
+        given.append((values.transpose(back)[steps], mg.asarray(values, device=toy).permute(*back)[steps]))
+    (a, x), (b, y) = given
+    np.testing.assert_array_equal(numbers(x @ y), a @ b)
+
+
+WINDOWS = [
+    ((5,), (2,), (1,), (0,), (1,)), ((7,), (3,), (2,), (1,), (2,)), ((5, 6), (3, 2), (1, 2), (1, 0), (1, 1)),
+    ((4, 6), (2, 2), (2, 2), (0, 0), (1, 1)), ((3, 4, 5), (2, 1, 3), (1, 1, 2), (1, 0, 1), (1, 2, 1)),
+    ((6, 6), (2, 2), (3, 3), (2, 1), (3, 1)), ((2, 3, 2, 2), (2, 1, 2, 1), (1, 1, 1, 1), (0, 1, 1, 0), (1, 1, 1, 1)),
+]  # fmt: skip
+
+
+@with_compiler
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_windows_and_their_sums(windows: Any, dtype: str, toy: Device) -> None:
+    size, kernel, stride, padding, dilation = windows
+    params = {"kernel_size": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    values = np.random.default_rng(0).integers(-9, 9, (2, 3, *size)).astype(dtype)
+    found = []
+    for device in (toy, Device("cpu")):
+        x = mg.asarray(values, device=device)
+        seen = FUNCTIONS["patches"](x.mT.mT, fill=7.0, **params)
+        found.append((seen, FUNCTIONS["patches_gradient"](seen, size=size, **params)))
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_array_equal(numbers(x), numbers(y))
+
+
+@with_compiler
+def test_a_program_takes_apart_what_the_device_has_no_kernel_for(toy: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, device=toy), nn.ReLU(), nn.MaxPool2d(2))
+    x = mg.asarray(np.random.default_rng(0).normal(size=(2, 1, 4, 6)).astype("float32"), device=toy)
+    backend, launched = toy.kernels.backend, list[Any]()
+    expected, run = model(x), jit(model)
+    run(x)
+    launch = backend.launch
+    monkeypatch.setattr(backend, "launch", lambda *given: (launched.append(given[1]), launch(*given)))
+    np.testing.assert_array_equal(numbers(run(x)), numbers(expected))
+    assert len(launched) == 4  # patches, the product, the bias with the rectifier, and maxima of a view
+
+
+@with_compiler
+def test_memory_is_kept_for_the_next_and_given_back(toy: Device) -> None:
+    toy.release_memory()
+    before = toy.memory()["in_use"]
+    x = mg.zeros(1000, device=toy)
+    assert toy.memory()["in_use"] == before + 4000
+    buffer = x._handle.buffer
+    del x
+    assert toy.memory()["in_use"] == before
+    assert toy.memory()["reserved"] == before + 4000
+    assert mg.ones(1000, device=toy)._handle.buffer is buffer
+    toy.release_memory()
+    assert toy.memory()["reserved"] == toy.memory()["in_use"]
+
+
 @with_compiler
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool"])
-@pytest.mark.parametrize(("shape", "axis"), [((1,), 0), ((37,), 0), ((2, 9), 0), ((3, 64, 2), 1), ((2, 700), 1), ((0, 3), 1)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((1,), 0), ((37,), 0), ((2, 9), 0), ((3, 64, 2), 1), ((2, 700), 1), ((0, 3), 1)]
+)
 def test_sorts_are_stable_with_nan_at_the_end(
     shape: tuple[int, ...], axis: int, dtype: str, descending: bool, toy: Device
 ) -> None:
@@ -132,6 +206,7 @@ def test_places_in_what_is_sorted(length: int, dtype: str, side: str, toy: Devic
     np.testing.assert_array_equal(numbers(found), np.searchsorted(edges, wanted, side=side))
     assert found.dtype == mg.int64
 
+
 @with_compiler
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
 @pytest.mark.parametrize(
@@ -144,7 +219,7 @@ def test_places_in_what_is_sorted(length: int, dtype: str, side: str, toy: Devic
 def test_what_is_added_by_index_is_added_in_order(
     shape: tuple[int, ...], axis: int, named: tuple[int, ...], dtype: str, toy: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("micrograd_core.adapters.compiled.LONGEST", 7)  # in parts
+    monkeypatch.setattr("micrograd_core.adapters.templates.LONGEST", 7)  # in parts
     rng = np.random.default_rng(0)
     x, least = rng.normal(size=shape).astype("float32"), 0 if dtype.startswith("u") else -shape[axis]
     indices = rng.integers(least, shape[axis], named).astype(dtype)
@@ -169,7 +244,7 @@ def test_what_is_added_by_index_is_added_in_order(
 def test_rows_that_are_used_twice_get_the_gradients_of_both(
     few: int, toy: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("micrograd_core.adapters.compiled.FEW", few)
+    monkeypatch.setattr("micrograd_core.adapters.templates.FEW", few)
     indices = np.random.default_rng(0).integers(0, 50, (4, 30))
     found = []
     for device in (toy, Device("cpu")):
@@ -178,6 +253,17 @@ def test_rows_that_are_used_twice_get_the_gradients_of_both(
         (rows * mg.arange(8, device=device, dtype="float32")).sum().backward()
         found.append(numbers(weight.grad))
     np.testing.assert_array_equal(*found)
+
+
+@with_compiler
+@pytest.mark.parametrize("few", [0, 1 << 30])
+def test_no_row_is_named_by_a_negative_integer(few: int, toy: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("micrograd_core.adapters.templates.FEW", few)
+    weight = Tensor([[1.0], [2.0], [3.0]], device=toy)
+    found = nn.functional.embedding(mg.asarray([2, -1, 3], device=toy), weight)
+    assert str(found.tolist()) == "[[3.0], [nan], [nan]]"
+    found.sum().backward()
+    assert weight.grad.tolist() == [[0.0], [0.0], [1.0]]
 
 
 @with_compiler

@@ -17,7 +17,7 @@ import micrograd_core as mg
 from micrograd_core import Device
 from micrograd_core.compiler import passes
 from micrograd_core.compiler.executor import straight_line
-from micrograd_core.compiler.passes import apart, by_rows, constants, simplify
+from micrograd_core.compiler.passes import apart, by_rows, constants, side_by_side, simplify
 from micrograd_core.compiler.program import Program, Ref, Step, typed, width
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.views import role
@@ -192,6 +192,30 @@ def test_a_reduction_of_everything_goes_by_rows(
     assert np.array_equal(numbers, expected)
 
 
+@pytest.mark.parametrize(("size", "kernel", "dilation", "view"), [
+    ((6,), (3,), (1,), True), ((4, 6), (2, 3), (1, 1), True), ((2, 4, 2), (2, 2, 1), (1, 1, 1), True),
+    ((5,), (2,), (1,), False), ((4, 4), (2, 2), (1, 2), False),
+])  # fmt: skip
+def test_windows_that_lie_side_by_side_are_a_view(size: Any, kernel: Any, dilation: Any, view: bool) -> None:
+    params = {"kernel_size": kernel, "stride": kernel, "padding": (0,) * len(size), "dilation": dilation}
+    program = traced(Step("patches", (Ref(0),), {"fill": 0.0, **params}), types=(TensorSpec((2, 3, *size), float32),))
+    seen = program.types[-1].shape
+    back = traced(Step("patches_gradient", (Ref(0),), {"size": size, **params}), types=(TensorSpec(seen, float32),))
+    for each, names in ((program, ["reshape", "permute_dims"]), (back, ["permute_dims", "copy", "reshape"])):
+        found = side_by_side(each)
+        assert [step.op for step in found.steps] == (names if view else [each.steps[0].op])
+        x = np.arange(math.prod(each.types[0].shape), dtype="float32").reshape(each.types[0].shape)
+        (numbers,), (expected,) = run(found, x), run(each, x)
+        np.testing.assert_array_equal(numbers, expected)
+
+
+@pytest.mark.parametrize("more", [{"stride": (1,)}, {"padding": (1,)}])
+def test_windows_that_overlap_or_are_padded_are_none(more: Any) -> None:
+    params = {"kernel_size": (2,), "stride": (2,), "padding": (0,), "dilation": (1,), "fill": 0.0, **more}
+    program = traced(Step("patches", (Ref(0),), params), types=(TensorSpec((1, 1, 4), float32),))
+    assert side_by_side(program).steps == program.steps
+
+
 def test_outputs_are_memory_of_their_own_where_they_were() -> None:
     program = typed(
         Program(
@@ -246,11 +270,11 @@ def test_programs_are_printed_after_each_pass(
     optimized(traced(Step("silu", (Ref(0),), {})))
     shown = capsys.readouterr().err
     assert [line.partition(":")[0] for line in shown.splitlines() if line.startswith("#")] == [
-        "# as traced", "# expand", "# constants", "# simplify", "# by_rows", "# apart",
+        "# as traced", "# expand", "# constants", "# simplify", "# by_rows", "# side_by_side", "# apart",
     ]  # fmt: skip
     assert "= silu(%0)" in shown
     assert "# simplify: Steps that return an operand as it is" in shown
-    assert shown.count("= exp(") + shown.count("(nothing changes)") == 5  # each program once
+    assert shown.count("= exp(") + shown.count("(nothing changes)") == 6  # each program once
     assert "(nothing changes)" in shown
 
 

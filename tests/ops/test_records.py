@@ -322,7 +322,6 @@ LISTS = {
     "plugins/rawbuffer/micrograd_rawbuffer/kernels.py": "kernels",
     "plugins/train/micrograd_train/drawing.py": "what an expression may call",
     "backends/cuda/micrograd_cuda/nests.py": "what the sources have functors of",
-    "compiler/c_file.py": "what C computes with lines of its own",
     "compiler/packs.py": "how primitives are printed",
     "compiler/text.py": "how primitives are printed",
     "compiler/languages.py": "how languages spell primitives",
@@ -337,7 +336,6 @@ LISTS = {
     "linalg.py": "what the standard has in both namespaces",
     "scalar/value.py": "the methods of a Value",
     "interpreters/floats.py": "what IEEE 754 says where Python raises",
-    "adapters/compiled.py": "kernels of devices that compile, which are no nests",
 }
 """Files outside `ops` that name four operations or more in one place, and what they say there that is no record's.
 

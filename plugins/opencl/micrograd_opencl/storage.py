@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -14,10 +15,12 @@ from micrograd_core.adapters.compiled import CompiledBackend
 from micrograd_core.compiler.languages import OPENCL
 from micrograd_core.compiler.nests import Nest
 from micrograd_core.dtypes import DType
-from micrograd_core.errors import DeviceUnavailable, OutOfMemory
+from micrograd_core.errors import DeviceUnavailable
 
 GROUP: Final = 64
 """Work items of a group."""
+NUMBERS: Final = 4096
+"""Lists of integers that are kept on the device: a step passes the same ones again."""
 MOST_ITEMS: Final = 1 << 16
 """Work items of a launch; each computes several units where there are more."""
 KERNEL: Final = """{preamble}
@@ -40,8 +43,14 @@ class OpenCLBackend(CompiledBackend):
     def __init__(self, name: str, device: Any) -> None:
         double = "cl_khr_fp64" in device.extensions
         super().__init__(name, [each for each in OPENCL.types if double or each != "float64"])
-        self.opencl, self._in_use, self._guard = device, 0, threading.RLock()
+        self.opencl, self._guard = device, threading.RLock()
+        self.limits = self.limits._replace(buffers=device.max_parameter_size // 8 - 2)  # of pointers: two are ours
+        self.threads = device.max_compute_units * (32 if device.type & cl.device_type.CPU else 128)
         self._context = cl.Context([device])
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        self._numbers = lru_cache(NUMBERS)(
+            lambda x: cl.Buffer(self._context, flags, hostbuf=np.array([*x, 0], np.int64))
+        )
         self._queue = cl.CommandQueue(self._context)
         self._options = OPTIONS if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT else []
         try:
@@ -55,18 +64,15 @@ class OpenCLBackend(CompiledBackend):
     def alloc(self, count: int, dtype: DType) -> Any:
         """A buffer of the device."""
         size = count * dtype.itemsize
+        if size > self.opencl.max_mem_alloc_size:
+            raise MemoryError
         try:
-            if size > self.opencl.max_mem_alloc_size:
-                raise cl.MemoryError
-            buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
+            return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
         except (cl.MemoryError, cl.LogicError):
-            raise OutOfMemory(self.device, asked=size, in_use=self._in_use) from None
-        self._in_use += size
-        return buffer
+            raise MemoryError from None
 
     def free(self, buffer: Any) -> None:
         """OpenCL keeps the memory until work that was launched has been done."""
-        self._in_use -= buffer.size
         buffer.release()
 
     def write(self, buffer: Any, data: Any) -> None:
@@ -78,10 +84,6 @@ class OpenCLBackend(CompiledBackend):
         data = np.empty(end - start, np.uint8)
         cl.enqueue_copy(self._queue, data, buffer, src_offset=start)
         return data
-
-    def memory(self) -> dict[str, int]:
-        """Bytes of buffers."""
-        return {"in_use": self._in_use}
 
     def synchronize(self) -> None:
         """Until all that was launched is done."""
@@ -104,8 +106,6 @@ class OpenCLBackend(CompiledBackend):
 
     def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Any]) -> None:
         """In order with what was launched before."""
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        numbers = cl.Buffer(self._context, flags, hostbuf=np.array([*integers, 0], np.int64))
         items = min(-(-units // GROUP) * GROUP, MOST_ITEMS)
         with self._guard:  # a kernel keeps its arguments
-            function(self._queue, (items,), (GROUP,), np.int64(units), numbers, *buffers)
+            function(self._queue, (items,), (GROUP,), np.int64(units), self._numbers(tuple(integers)), *buffers)

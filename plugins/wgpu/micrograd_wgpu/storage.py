@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import wgpu
@@ -14,12 +14,13 @@ from micrograd_core.adapters.compiled import CompiledBackend
 from micrograd_core.compiler.languages import WGSL
 from micrograd_core.compiler.nests import Nest
 from micrograd_core.dtypes import DType
-from micrograd_core.errors import OutOfMemory
 
 GROUP: Final = 64
 """Threads of a workgroup."""
 MOST_GROUPS: Final = 65535
 """Workgroups of a launch; each thread computes several units where there are more."""
+NUMBERS: Final = 4096
+"""Lists of integers that are kept on the device: a step passes the same ones again."""
 TOGETHER: Final = 256
 """Launches that are submitted at once: a submission of its own takes longer than most kernels."""
 USAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
@@ -53,11 +54,16 @@ class WebGPUBackend(CompiledBackend):
     def __init__(self, name: str, adapter: Any) -> None:
         names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size"
         limits = {each: adapter.limits[each] for each in names}
-        self.info, self.limits = adapter.info, self.limits._replace(buffers=limits[names[0]] - 1)  # one is for the integers
+        self.info, self.limits = (
+            adapter.info,
+            self.limits._replace(buffers=limits[names[0]] - 1),
+        )  # one is for the integers
+        self.threads = 1 << (6 if adapter.info["adapter_type"] == "CPU" else 14)
         super().__init__(name)
         self._gpu = adapter.request_device_sync(required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
-        self._guard, self._in_use, self._freed = threading.RLock(), 0, deque[Buffer]()
+        self._guard = threading.RLock()
+        self._numbers = lru_cache(NUMBERS)(self._uploaded_numbers)
         self._encoder: Any = None
         self._pass: Any = None
         self._waiting = 0
@@ -67,27 +73,10 @@ class WebGPUBackend(CompiledBackend):
     def alloc(self, count: int, dtype: DType) -> Buffer:
         """A buffer of the device."""
         size = count * max(dtype.itemsize, 4)
-        self._collect()
         if size > self._most:
-            raise OutOfMemory(self.device, asked=size, in_use=self._in_use)
+            raise MemoryError
         with self._guard:
-            self._in_use += size
             return Buffer(self._gpu.create_buffer(size=size, usage=USAGE), dtype)
-
-    def free(self, buffer: Buffer) -> None:
-        """Later, as this may be called in the middle of a call of WebGPU."""
-        self._freed.append(buffer)
-
-    def _collect(self) -> None:
-        """Give back what is free. Work that was submitted keeps the memory that it needs."""
-        with self._guard:
-            while self._freed:
-                self._in_use -= self._freed.popleft().memory.size
-
-    def memory(self) -> dict[str, int]:
-        """Bytes of buffers."""
-        self._collect()
-        return {"in_use": self._in_use}
 
     def write(self, buffer: Buffer, data: Any) -> None:
         """After what was launched before."""
@@ -120,11 +109,15 @@ class WebGPUBackend(CompiledBackend):
             module = self._gpu.create_shader_module(code=source)
             return self._gpu.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
 
+    def _uploaded_numbers(self, integers: Sequence[int]) -> Any:
+        """With infinity and NaN, whose bits shaders may not make."""
+        numbers = array("i", [integers[0], 0x7F800000, 0x7FC00000, *integers[1:]])
+        return self._gpu.create_buffer_with_data(data=numbers, usage=USAGE)
+
     def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Buffer]) -> None:
         """Record it; it is submitted with others."""
         with self._guard:
-            numbers = array("i", [units, 0x7F800000, 0x7FC00000, *integers])
-            given = [self._gpu.create_buffer_with_data(data=numbers, usage=USAGE), *(x.memory for x in buffers)]
+            given = [self._numbers((units, *integers)), *(x.memory for x in buffers)]
             entries = [{"binding": n, "resource": {"buffer": memory}} for n, memory in enumerate(given)]
             group = self._gpu.create_bind_group(layout=function.get_bind_group_layout(0), entries=entries)
             if self._pass is None:

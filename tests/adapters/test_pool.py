@@ -1,0 +1,92 @@
+"""Memory that is kept for whoever asks for as much next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from micrograd_core.adapters.pool import Pool
+from micrograd_core.errors import OutOfMemory
+
+
+class Memory:
+    """A device that has so many bytes."""
+
+    device = "small:0"
+
+    def __init__(self, most: int = 100) -> None:
+        self.most, self.made, self.freed = most, 0, list[Any]()
+
+    def alloc(self, count: int, dtype: str) -> Any:
+        size = count * int(dtype)
+        if size > self.most:
+            raise MemoryError
+        self.most, self.made = self.most - size, self.made + 1
+        return self.made, size
+
+    def free(self, buffer: Any) -> None:
+        self.freed.append(buffer)
+        self.most += buffer[1]
+
+
+def taken(pool: Pool, count: int, dtype: str = "4") -> tuple[Any, ...]:
+    return count, dtype, count * int(dtype), pool.take(count, dtype, count * int(dtype))
+
+
+def test_what_was_given_serves_whoever_asks_for_as_much_of_the_same_dtype() -> None:
+    memory = Memory()
+    pool = Pool(memory)
+    x = taken(pool, 4)
+    pool.give(*x)
+    assert taken(pool, 4, "1")[-1] != x[-1]
+    assert taken(pool, 4) == x
+    assert memory.made == 2
+    assert pool.memory() == {"in_use": 20, "reserved": 20, "peak": 20}
+
+
+def test_as_much_is_kept_as_was_in_use_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("micrograd_core.adapters.pool.SPARE", 16)
+    memory = Memory()
+    pool = Pool(memory)
+    for count in (3, 4, 5, 4, 5):  # never more than 20 bytes at once
+        pool.give(*taken(pool, count))
+    assert memory.made == 3
+    assert [size for _, size in memory.freed] == [12]
+    assert pool.memory() == {"in_use": 0, "reserved": 36, "peak": 20}
+    pool.release()
+    assert pool.memory() == {"in_use": 0, "reserved": 0, "peak": 20}
+    assert memory.most == 100
+
+
+def test_what_is_kept_is_given_back_before_memory_has_run_out() -> None:
+    memory = Memory()
+    pool = Pool(memory)
+    pool.give(*taken(pool, 15))
+    x = taken(pool, 20)
+    assert memory.freed == [(1, 60)]
+    with pytest.raises(OutOfMemory, match="out of memory on small:0: asked 24 bytes, in use 80 bytes"):
+        pool.take(6, "4", 24)
+    assert pool.memory()["in_use"] == 80
+    pool.give(*x)
+    assert pool.memory()["in_use"] == 0
+
+
+def test_memory_may_be_given_back_in_the_middle_of_an_allocation() -> None:
+    """As finalizers do, which the collector calls wherever it likes."""
+    pool: Pool
+    x: Any = None
+
+    class Collecting(Memory):
+        def alloc(self, count: int, dtype: str) -> Any:
+            if x is not None:
+                pool.give(*x)
+            return super().alloc(count, dtype)
+
+    pool = Pool(Collecting())
+    x = taken(pool, 4)
+    y = taken(pool, 5)
+    assert pool.memory() == {"in_use": 20, "reserved": 36, "peak": 36}
+    x, before = None, x
+    assert taken(pool, 4) == before
+    assert y[-1] != before[-1]
