@@ -244,13 +244,14 @@ def running(backend: Any, op: str, x: Strided, *, axis: int, include_initial: bo
 def _order(backend: Any, x: Strided, axis: int, descending: bool, sort: bool = False) -> Strided:
     """A merge sort of positions, `MERGED` runs at a time; NaN comes last, equal elements stay in order."""
     order = (*(each for each in range(len(x.shape)) if each != axis), axis)
-    rows, n, integer = backend._contiguous(x.view(x.layout.permute(order))), x.shape[axis], backend.dtypes["int32"]
-    facts, places, run = {**_ahead(backend, x.dtype, descending), "own": "u % length", "other": "middle"}, rows, 1
+    rows, n = backend._contiguous(x.view(x.layout.permute(order))), x.shape[axis]
+    facts, places, run = _ahead(backend, x.dtype, descending), list[Any](), 1
+    facts |= {"own": "u % length", "other": "middle"}
     while run < max(n, 2):  # the first merger counts, the others read where elements are
-        given = [backend.empty(rows.shape, integer), places, rows]
-        places, run = launch(backend, "merge", x.layout.size, (n, run), given, runs=MERGED, **facts), run * MERGED
-        facts |= {"own": "p1[at1 + u]", "other": "p1[at1 + row + middle]"}
-    out = take(backend, rows, places, axis=len(order) - 1, along=True) if sort else places
+        given = [backend.empty(rows.shape, backend.dtypes["int32"]), rows, *places]
+        places, run = [launch(backend, "merge", x.layout.size, (n, run), given, runs=MERGED, **facts)], run * MERGED
+        facts |= {"own": "p2[at2 + u]", "other": "p2[at2 + row + middle]"}
+    out = take(backend, rows, *places, axis=len(order) - 1, along=True) if sort else places[0]
     return out.view(out.layout.permute([order.index(i) for i in range(len(order))]))
 
 

@@ -33,6 +33,16 @@ with_compiler = pytest.mark.skipif(toy_c.COMPILER is None, reason="there is no C
 @pytest.fixture(scope="module")
 def toy() -> Iterator[Device]:
     plugins.register("toy-c", toy_c.Plugin())
+    backend: Any = Device("toy-c").kernels.backend
+    build = backend.build
+
+    def complete(text: str, nest: Any) -> Any:
+        """WebGPU leaves out buffers that a kernel has and does not use."""
+        used = {int(n) for n in re.findall(r"\bp(\d+)\b", text)}
+        assert used >= {i for i, x in enumerate(nest.buffers) if x.role != "scratch"}
+        return build(text, nest)
+
+    backend.build = complete
     yield Device("toy-c")
     plugins.unregister("toy-c")
 
@@ -124,7 +134,7 @@ def test_products_of_batches_that_lie_anyhow(first: Any, second: Any, seed: int,
 WINDOWS = [
     ((5,), (2,), (1,), (0,), (1,)), ((7,), (3,), (2,), (1,), (2,)), ((5, 6), (3, 2), (1, 2), (1, 0), (1, 1)),
     ((4, 6), (2, 2), (2, 2), (0, 0), (1, 1)), ((3, 4, 5), (2, 1, 3), (1, 1, 2), (1, 0, 1), (1, 2, 1)),
-    ((6, 6), (2, 2), (3, 3), (2, 1), (3, 1)), ((2, 3, 2, 2), (2, 1, 2, 1), (1, 1, 1, 1), (0, 1, 1, 0), (1, 1, 1, 1)),
+    ((5, 4, 3), (2, 2, 1), (2, 1, 1), (0, 0, 0), (1, 1, 1)), ((6, 6), (2, 2), (3, 3), (2, 1), (3, 1)), ((3, 3, 2, 2), (2, 1, 2, 1), (1, 1, 1, 1), (0, 1, 1, 0), (1, 1, 1, 1)),
 ]  # fmt: skip
 
 
@@ -176,7 +186,7 @@ def test_memory_is_kept_for_the_next_and_given_back(toy: Device) -> None:
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool"])
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((1,), 0), ((37,), 0), ((2, 9), 0), ((3, 64, 2), 1), ((2, 700), 1), ((0, 3), 1)]
+    ("shape", "axis"), [((1,), 0), ((37,), 0), ((2, 9), 0), ((3, 63, 2), 1), ((2, 700), 1), ((0, 3), 1)]
 )
 def test_sorts_are_stable_with_nan_at_the_end(
     shape: tuple[int, ...], axis: int, dtype: str, descending: bool, toy: Device

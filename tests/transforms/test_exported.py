@@ -163,6 +163,7 @@ def test_inference_of_an_lstm(tmp_path: Path) -> None:
         lambda x: mg.take_along_axis(x, mg.asarray([[0, -1, 2], [1, 1, 0]]), axis=1),
         lambda x: (x[0] @ x[1], x @ x[0], mg.astype(x, mg.int32) @ mg.astype(x, mg.int32).mT),
         lambda x: (mg.concat([x, x], axis=0), mg.pad(x, ((1, 0), (0, 2))), mg.flip(x, axis=1)),
+        lambda x: ((x * 2).mT, (x + 1)[1:], mg.searchsorted(x[0, ::2], x), mg.cummax(x, axis=1).values),
         lambda x: (x > 1, mg.argmax(x, axis=1), mg.astype(x, mg.int64) // 2, mg.astype(x, mg.float64) ** 0.5),
         lambda x: mg.broadcast_to(x, (2, 2, 3)) @ mg.broadcast_to(mg.expand_dims(x.mT, axis=0), (2, 3, 2)),
     ],
