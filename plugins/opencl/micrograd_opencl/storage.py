@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from micrograd_core.adapters.compiled import CompiledBackend
 from micrograd_core.compiler.languages import OPENCL
 from micrograd_core.compiler.nests import Nest
 from micrograd_core.dtypes import DType
-from micrograd_core.errors import DeviceUnavailable
+from micrograd_core.errors import DeviceUnavailable, OutOfMemory
 
 GROUP: Final = 64
 """Work items of a group."""
@@ -31,6 +32,7 @@ for (long u = get_global_id(0); u < n; u += get_global_size(0)) {{
 }}
 }}
 """
+LOST: Final = "its driver has lost it, and all that was in its memory", "start anew, from a checkpoint"
 OTHER: Final = "install another driver, such as Intel's: pip install 'micrograd-opencl[intel]'"
 OPTIONS: Final = ["-cl-fp32-correctly-rounded-divide-sqrt"]
 
@@ -66,10 +68,21 @@ class OpenCLBackend(CompiledBackend):
         size = count * dtype.itemsize
         if size > self.opencl.max_mem_alloc_size:
             raise MemoryError
-        try:
+        with suppress(cl.LogicError), self._told():
             return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
-        except (cl.MemoryError, cl.LogicError):
-            raise MemoryError from None
+        raise MemoryError
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What a driver reports is one of our errors."""
+        try:
+            yield
+        except cl.MemoryError as error:
+            raise OutOfMemory(self.device) from error
+        except cl.RuntimeError as error:
+            if error.code != cl.status_code.DEVICE_NOT_AVAILABLE:
+                raise
+            raise DeviceUnavailable(self.device, *LOST) from error
 
     def free(self, buffer: Any) -> None:
         """OpenCL keeps the memory until work that was launched has been done."""
@@ -77,17 +90,20 @@ class OpenCLBackend(CompiledBackend):
 
     def write(self, buffer: Any, data: Any) -> None:
         """Wait until the bytes are there: the host's memory may change afterwards."""
-        cl.enqueue_copy(self._queue, buffer, np.frombuffer(data, np.uint8))
+        with self._told():
+            cl.enqueue_copy(self._queue, buffer, np.frombuffer(data, np.uint8))
 
     def read_range(self, buffer: Any, start: int, end: int) -> Any:
         """Wait for what was launched before."""
         data = np.empty(end - start, np.uint8)
-        cl.enqueue_copy(self._queue, data, buffer, src_offset=start)
+        with self._told():
+            cl.enqueue_copy(self._queue, data, buffer, src_offset=start)
         return data
 
     def synchronize(self) -> None:
         """Until all that was launched is done."""
-        self._queue.finish()
+        with self._told():
+            self._queue.finish()
 
     # ── kernels ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -107,5 +123,5 @@ class OpenCLBackend(CompiledBackend):
     def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Any]) -> None:
         """In order with what was launched before."""
         items = min(-(-units // GROUP) * GROUP, MOST_ITEMS)
-        with self._guard:  # a kernel keeps its arguments
+        with self._guard, self._told():  # a kernel keeps its arguments
             function(self._queue, (items,), (GROUP,), np.int64(units), self._numbers(tuple(integers)), *buffers)

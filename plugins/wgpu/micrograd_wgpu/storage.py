@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,7 @@ from micrograd_core.adapters.compiled import CompiledBackend
 from micrograd_core.compiler.languages import WGSL
 from micrograd_core.compiler.nests import Nest
 from micrograd_core.dtypes import DType
+from micrograd_core.errors import DeviceUnavailable, OutOfMemory
 
 GROUP: Final = 64
 """Threads of a workgroup."""
@@ -24,6 +26,7 @@ NUMBERS: Final = 4096
 TOGETHER: Final = 256
 """Launches that are submitted at once: a submission of its own takes longer than most kernels."""
 USAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+LOST: Final = "its driver has lost it, and all that was in its memory", "start anew, from a checkpoint"
 KERNEL: Final = """{preamble}{bindings}
 @compute @workgroup_size({group})
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {{
@@ -54,10 +57,8 @@ class WebGPUBackend(CompiledBackend):
     def __init__(self, name: str, adapter: Any) -> None:
         names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size"
         limits = {each: adapter.limits[each] for each in names}
-        self.info, self.limits = (
-            adapter.info,
-            self.limits._replace(buffers=limits[names[0]] - 1),
-        )  # one is for the integers
+        self.info, buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
+        self.limits = self.limits._replace(buffers=buffers)
         self.threads = 1 << (6 if adapter.info["adapter_type"] == "CPU" else 14)
         super().__init__(name)
         self._gpu = adapter.request_device_sync(required_limits=limits)
@@ -68,6 +69,19 @@ class WebGPUBackend(CompiledBackend):
         self._pass: Any = None
         self._waiting = 0
 
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """One thread at a time; what a driver reports is one of our errors."""
+        with self._guard:
+            try:
+                yield
+            except wgpu.GPUOutOfMemoryError as error:
+                raise OutOfMemory(self.device) from error
+            except wgpu.GPUError as error:
+                if "lost" not in str(error):
+                    raise
+                raise DeviceUnavailable(self.device, *LOST) from error
+
     # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def alloc(self, count: int, dtype: DType) -> Buffer:
@@ -75,19 +89,19 @@ class WebGPUBackend(CompiledBackend):
         size = count * max(dtype.itemsize, 4)
         if size > self._most:
             raise MemoryError
-        with self._guard:
+        with self._guarded():
             return Buffer(self._gpu.create_buffer(size=size, usage=USAGE), dtype)
 
     def write(self, buffer: Buffer, data: Any) -> None:
         """After what was launched before."""
         flat = memoryview(data).cast("B")
-        with self._guard:
+        with self._guarded():
             self.synchronize()
             self._gpu.queue.write_buffer(buffer.memory, 0, array("I", flat) if buffer.width > 1 else flat)
 
     def read_range(self, buffer: Buffer, start: int, end: int) -> Any:
         """Wait for what was launched before."""
-        with self._guard:
+        with self._guarded():
             self.synchronize()
             width = buffer.width
             data = self._gpu.queue.read_buffer(buffer.memory, start * width, (end - start) * width).cast("B")
@@ -105,7 +119,7 @@ class WebGPUBackend(CompiledBackend):
         )
         starts = "\n".join(f"let at{i} = m[{i + 3}];" for i, _ in given)
         source = KERNEL.format(preamble=WGSL.preamble, bindings=bindings, group=GROUP, starts=starts, text=text)
-        with self._guard:
+        with self._guarded():
             module = self._gpu.create_shader_module(code=source)
             return self._gpu.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
 
@@ -116,7 +130,7 @@ class WebGPUBackend(CompiledBackend):
 
     def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Buffer]) -> None:
         """Record it; it is submitted with others."""
-        with self._guard:
+        with self._guarded():
             given = [self._numbers((units, *integers)), *(x.memory for x in buffers)]
             entries = [{"binding": n, "resource": {"buffer": memory}} for n, memory in enumerate(given)]
             group = self._gpu.create_bind_group(layout=function.get_bind_group_layout(0), entries=entries)
@@ -132,7 +146,7 @@ class WebGPUBackend(CompiledBackend):
 
     def synchronize(self) -> None:
         """Submit what was recorded; reading waits for it."""
-        with self._guard:
+        with self._guarded():
             if self._pass is not None:
                 recorded, self._pass, self._waiting = self._pass, None, 0  # an error leaves nothing behind
                 recorded.end()
