@@ -91,7 +91,7 @@ class Language(NamedTuple):
         if dtype is bool_:
             return "true" if x else "false"
         if dtype.is_floating and not abs(x) < (65520.0 if dtype is float16 else float("inf")):
-            return self.nan if x != x else f"({'-' if x < 0 else ''}{self.infinity})"
+            return self.converted(self.nan if x != x else f"{'-' if x < 0 else ''}{self.infinity}", dtype)
         literal = self.literals.get(dtype.name, "{x}")
         # The least integer has no literal: it would be one more, negated.
         if dtype.kind == "signed integer" and x == integer_range(dtype)[0] and "{x}" in literal:

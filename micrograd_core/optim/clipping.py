@@ -135,11 +135,16 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
 
 def _norms(gradients: list[Tensor], order: float) -> list[float]:
     """The norm of each gradient; of float32 from its sum of squares in float64, where none overflows or vanishes."""
-    if order == 2 and all(g.dtype is float32 and "float64" in g._kernels.backend.dtypes for g in gradients):
+    if order == 2 and _fits_float64(gradients):
         tables = dict.fromkeys(g._kernels for g in gradients)
         squares = [x for k in tables for x in _squares(k, [g._handle for g in gradients if g._kernels is k])]
         return [math.sqrt(x) for x in _read(squares)]
     return _read([_norm(g.detach(), order) for g in gradients if g.size])
+
+
+def _fits_float64(gradients: list[Tensor]) -> bool:
+    """Whether squares are added up in float64, in which no sum of float32's leaves the range."""
+    return all(g.dtype is float32 and "float64" in g._kernels.backend.dtypes for g in gradients)
 
 
 def _squares(k: Any, handles: list[Any]) -> list[Tensor]:
@@ -310,17 +315,11 @@ class GradScaler:
             return
         if any(each is rule for each in self._unscaled):
             raise ValueError("GradScaler: these gradients were already unscaled since the last update()")
-        finite: dict[Any, Any] = {}
-        changes: list[tuple[Any, str, Any]] = [(self, "_unscaled", [*self._unscaled, rule])]
-        for p in rule.params:
-            g = p.grad
-            if g is not None:
-                unscaled = g * (1 / self.factor)
-                fine = FUNCTIONS["all"](FUNCTIONS["isfinite"](unscaled.detach()))
-                finite[p.device] = fine & finite[p.device] if p.device in finite else fine
-                changes.append((p, "_grad", unscaled))
-        changes.append((self, "_finite", all(each.item() for each in finite.values()) and self._finite is not False))
-        assign_all(changes)
+        unscaled = [(p, "_grad", p.grad * (1 / self.factor)) for p in rule.params if p.grad is not None]
+        gradients = [g.detach() for *_, g in unscaled]
+        norms = _norms(gradients, 2.0 if _fits_float64(gradients) else math.inf)
+        finite = all(map(math.isfinite, norms)) and self._finite is not False
+        assign_all([(self, "_unscaled", [*self._unscaled, rule]), *unscaled, (self, "_finite", finite)])
 
     unscale_ = unscale
 

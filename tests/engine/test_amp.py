@@ -202,6 +202,25 @@ def test_a_step_with_an_infinite_gradient_is_left_out(device: Device) -> None:
         assert scaler.factor == expected
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_a_scaler_finds_what_is_not_finite_and_nothing_else(dtype: str) -> None:
+    largest = np.finfo(dtype).max
+    for other, finite in (
+        (largest, True),
+        (-largest, True),
+        (0.0, True),
+        (np.inf, False),
+        (-np.inf, False),
+        (np.nan, False),
+    ):
+        params = [Tensor(np.zeros(n, dtype)) for n in (3, 20_000, 0)]
+        for p in params:
+            p.grad = mg.asarray(np.full(p.shape, largest, dtype))
+        params[1].grad[777] = other
+        scaler = GradScaler(1.0)
+        assert scaler.step(optim.SGD(params, lr=0.0)) == finite
+
+
 def test_a_scaler_goes_on_from_its_state() -> None:
     w = Tensor([1.0])
     rule = optim.SGD([w], lr=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import random as choices
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, jit, nn, no_grad
+from micrograd_core import Device, Tensor, asarray, jit, nn, no_grad, optim, random
 from micrograd_core.array.functions import FUNCTIONS
 
 pytestmark = pytest.mark.skipif(
@@ -173,6 +174,48 @@ def test_the_gradient_of_relu_takes_the_sum_of_the_bias_on_the_way(
     assert sum("relu_gradient_columns" in name for name in names) == 1
     assert not any("ReluGradient" in name for name in names)
     assert sum("reduce_channels" in name for name in names) == (rows > 256)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_infinities_and_nan_are_numbers_of_each_dtype(dtype: str, gpu: Device) -> None:
+    values = [1.5, -2.0, 0.0, math.inf, -math.inf, math.nan]
+    x, p = asarray(values, dtype=dtype, device=gpu), np.array(values)
+
+    def f(x: Tensor) -> tuple[Tensor, ...]:
+        where = FUNCTIONS["where"]
+        return (
+            where(x > 0, math.inf, x),
+            where(x < math.inf, x, -math.inf),
+            where(x == x, x * 2, math.nan),
+            abs(x) < math.inf,
+        )
+
+    expected = np.where(p > 0, np.inf, p), np.where(p < np.inf, p, -np.inf), p * 2, np.isfinite(p)
+    for found, wanted in zip(jit(f)(x), expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(found.astype("float64").numpy()), wanted)
+
+
+@pytest.mark.parametrize("order", [2.0, 1.0, math.inf])
+@pytest.mark.parametrize("rule", ["SGD", "Adam", "RMSprop"])
+def test_clipped_steps_are_those_of_the_cpu(rule: str, order: float, gpu: Device) -> None:
+    found = []
+    for device in (Device("cpu"), gpu):
+        random.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).to(device)
+        steps, parameters = getattr(optim, rule)(model.parameters(), lr=0.05), list(model.parameters())
+
+        @jit
+        def step(x: Tensor, targets: Tensor, model: Any = model, steps: Any = steps, p: Any = parameters) -> Tensor:
+            steps.zero_grad()
+            loss = nn.cross_entropy(model(x), targets)
+            loss.backward()
+            optim.clip_grad_norm(p, 0.1, order)
+            steps.step()
+            return loss
+
+        x = asarray(np.random.default_rng(0).normal(size=(6, 4)).astype("float32"), device=device)
+        found.append([step(x, asarray([0, 1, 2] * 2, device=device)).item() for _ in range(6)])
+    np.testing.assert_allclose(*found, rtol=1e-4)
 
 
 def test_what_is_spread_is_read_as_it_was(gpu: Device, recorded: Any) -> None:
