@@ -84,7 +84,10 @@ class CFile(CompiledBackend):
 
     def read_range(self, buffer: str, start: int, end: int) -> Any:
         """There are no numbers yet."""
-        raise ProgramError("export: the function computes on the host with numbers of the device; do so outside of it")
+        raise LookupError("what the host computes of the device's numbers")
+
+    def _on_host(self, asked: str, op: str, out: Strided, operands: list[Any]) -> None:
+        raise LookupError(f"{op!r} of such {out.dtype}")
 
     def run(self, key: Hashable, nest: Callable[[], Nest], units: int, integers: Sequence[int],
             handles: Sequence[Any], lengths: Sequence[int] = (), text: Any = None) -> None:  # fmt: skip
@@ -130,7 +133,7 @@ def code(program: Program) -> tuple[list[str], list[str], list[str], list[str]]:
     ProgramError
         For what there is no C for.
     """
-    types, device, made = program.types, CFile(), "what the program computes"
+    types, device, made = program.types, CFile(), ""
     for x in types:
         if x.dtype.name not in C.types:
             raise ProgramError(f"export: C has no {x.dtype}, and the program {short(x)}; compute in float32 or float64")
@@ -141,6 +144,7 @@ def code(program: Program) -> tuple[list[str], list[str], list[str], list[str]]:
     try:
         found = device.compile(program)(*given)
     except (LookupError, AttributeError, TypeError, ValueError) as error:
+        made = made or error.args[0]
         raise ProgramError(f"export: there is no C for {made}; compute it outside of the function") from error
     owned = {x.buffer for x in given}  # state may be overwritten before an output is read
     kept = [

@@ -80,6 +80,8 @@ class Language(NamedTuple):
             return dtype.kind == "unsigned integer" if hasattr(exponent, "shape") else 0 <= int(exponent) < 2**31
         if name in self.functions and dtype.is_floating:
             return True
+        if name == "floor" and dtype.is_integer:
+            return True
         return name in ANY or (name in ARITHMETIC and dtype is not bool_) or (name in BITWISE and not dtype.is_floating)
 
     def memory_of(self, dtype: DType) -> str:
@@ -134,7 +136,7 @@ class Language(NamedTuple):
                 return f"!{first}" if result is bool_ else f"~{first}"
             case "where":
                 return self.chosen(*given)
-            case "copy":
+            case "copy" | "floor":
                 return first
             case "isnan":
                 return nan or "false"

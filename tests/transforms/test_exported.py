@@ -14,7 +14,9 @@ import pytest
 
 import micrograd_core as mg
 from micrograd_core import jit, nn, optim, random
-from micrograd_core.errors import ProgramError
+from micrograd_core.compiler.languages import C
+from micrograd_core.conformance.cases import cases
+from micrograd_core.errors import ProgramError, TraceError
 
 COMPILER = shutil.which("cc")
 FLAGS = ["-O3", "-shared", "-fPIC", "-Wall", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unknown-pragmas"]
@@ -164,12 +166,36 @@ def test_inference_of_an_lstm(tmp_path: Path) -> None:
         lambda x: (x[0] @ x[1], x @ x[0], mg.astype(x, mg.int32) @ mg.astype(x, mg.int32).mT),
         lambda x: (mg.concat([x, x], axis=0), mg.pad(x, ((1, 0), (0, 2))), mg.flip(x, axis=1)),
         lambda x: ((x * 2).mT, (x + 1)[1:], mg.searchsorted(x[0, ::2], x), mg.cummax(x, axis=1).values),
-        lambda x: (x > 1, mg.argmax(x, axis=1), mg.astype(x, mg.int64) // 2, mg.astype(x, mg.float64) ** 0.5),
+        lambda x: (x > 1, mg.argmax(x, axis=1), mg.floor(mg.astype(x, mg.int64)) // 2, mg.astype(x, mg.float64) ** 0.5),
         lambda x: mg.broadcast_to(x, (2, 2, 3)) @ mg.broadcast_to(mg.expand_dims(x.mT, axis=0), (2, 3, 2)),
     ],
 )  # fmt: skip
 def test_what_is_no_nest_is_loops(function: Any, tmp_path: Path) -> None:
     agrees(jit(function), mg.asarray([[5.0, 1, 3], [2, 9, 4]]), folder=tmp_path, most=2, calls=1, first=0)
+
+
+CASES = [
+    each for each in cases(tuple(C.types), frozenset({"boolean-indexing", "data-dependent-shapes", "jit", "array-api"}))
+    if each.layout == "contiguous" and each.id.split("-")[1] == "0" and each.dtype in ("float32", "int64")
+]  # fmt: skip
+
+
+@with_compiler
+@pytest.mark.parametrize("case", CASES[:: 1 + len(CASES) // 40], ids=lambda case: case.id)
+def test_an_operation_leaves_or_says_why_not(case: Any, tmp_path: Path) -> None:
+    given = case.tensors(mg.Device("cpu"))
+
+    def function(*tensors: Any) -> Any:
+        left = iter(tensors)
+        return case.call([next(left) if hasattr(x, "shape") else x for x in given])
+
+    try:
+        agrees(jit(function), *[x.detach() for x in given if hasattr(x, "shape")], folder=tmp_path, most=64, calls=1)
+    except (ProgramError, TraceError) as error:
+        told = str(error)
+    else:
+        return
+    assert re.search("no C for '|no C for .* has no composition|C has no complex|inside a traced", told)
 
 
 @with_compiler
@@ -278,6 +304,9 @@ def test_what_cannot_leave_is_named(tmp_path: Path) -> None:
     x = mg.asarray([[2.0, 1.0], [1.0, 3.0]])
     assert "no C for 'cholesky'" in refused(mg.linalg.cholesky, x, tmp=tmp_path)
     assert "C has no float16" in refused(lambda x: mg.astype(x, mg.float16) + 1, x, tmp=tmp_path)
+    assert "no C for 'pow' of such int64" in refused(
+        lambda x: mg.astype(x, mg.int64) ** mg.astype(x, mg.int64), x, tmp=tmp_path
+    )
     assert "reads random_normal" in refused(lambda x: x + random.normal((2, 2)), x, tmp=tmp_path)
     assert "take tensors" in refused(lambda x: x * 2, mg.Value(2.0), tmp=tmp_path)
     with pytest.raises(ProgramError, match="'my-step' must be a name in C"):
