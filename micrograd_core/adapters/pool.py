@@ -16,7 +16,7 @@ SPARE: Final = 1 << 26
 class Pool:
     """Buffers that nothing leads to any more, by how many elements of which dtype they hold.
 
-    As many bytes are kept as were ever in use at once, and `SPARE` of them. What was not asked for longest is given
+    With what is in use it is at most `SPARE` more than ever was in use at once. What was not asked for longest is given
     back first.
     """
 
@@ -38,8 +38,8 @@ class Pool:
             self._keep(self._peak + SPARE)
             found = self._kept.pop((count, dtype), [])
             if found:
-                self._held -= size
-                (_, buffer), self._kept[count, dtype] = found.pop(), found
+                (_, buffer), self._held = found.pop(), self._held - size
+                self._kept |= {(count, dtype): found} if found else {}
             else:
                 buffer = self._new(count, dtype, size)
             self._in_use += size
@@ -47,6 +47,7 @@ class Pool:
             return buffer
 
     def _new(self, count: int, dtype: Any, size: int) -> Any:
+        self._keep(max(self._peak, self._in_use + size) + SPARE - size)
         with suppress(MemoryError):
             return self._backend.alloc(count, dtype)
         self._keep(0)
@@ -70,17 +71,16 @@ class Pool:
             self._keep(self._peak + SPARE)
             return {"in_use": self._in_use, "reserved": self._in_use + self._held, "peak": self._peak}
 
-    def _keep(self, most: int) -> None:
-        """What was returned, too, up to so many bytes."""
+    def _keep(self, total: int) -> None:
+        """Take what was returned, and give back until so many bytes are there, or all is in use."""
         while self._returned:
             key, size, buffer = self._returned.popleft()
             self._kept.setdefault(key, []).append((size, buffer))
             self._in_use, self._held = self._in_use - size, self._held + size
-        while self._held > most:
+        while self._held and self._in_use + self._held > total:
             key, found = next(iter(self._kept.items()))
-            if found:
-                size, buffer = found.pop()
-                self._held -= size
-                self._backend.free(buffer)
-            else:
+            size, buffer = found.pop()
+            if not found:
                 del self._kept[key]
+            self._held -= size
+            self._backend.free(buffer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -90,3 +93,44 @@ def test_memory_may_be_given_back_in_the_middle_of_an_allocation() -> None:
     x, before = None, x
     assert taken(pool, 4) == before
     assert y[-1] != before[-1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_lent_twice_and_memory_is_bounded(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("micrograd_core.adapters.pool.SPARE", 64)
+    pick, memory, held = random.Random(seed), Memory(2000), list[Any]()
+    pool = Pool(memory)
+    for _ in range(300):
+        if held and pick.random() < 0.5:
+            pool.give(*held.pop(pick.randrange(len(held))))
+        else:
+            with suppress(OutOfMemory):
+                held.append(taken(pool, pick.randint(1, 12), pick.choice("148")))
+        assert len({each[-1] for each in held}) == len(held)
+        found = pool.memory()
+        assert found["in_use"] == sum(each[2] for each in held)
+        assert found["in_use"] <= found["reserved"] <= found["peak"] + 64
+        assert found["reserved"] + memory.most == 2000
+    for each in held:
+        pool.give(*each)
+    pool.release()
+    assert memory.most == 2000
+
+
+def test_threads_take_and_give() -> None:
+    pool, lent, twice = Pool(Memory(1 << 20)), set[Any](), list[Any]()
+
+    def work(seed: int) -> None:
+        pick = random.Random(seed)
+        for _ in range(500):
+            x = taken(pool, pick.randint(1, 4))
+            if x[-1] in lent:
+                twice.append(x)
+            lent.add(x[-1])
+            lent.discard(x[-1])
+            pool.give(*x)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    assert not twice
+    assert pool.memory()["in_use"] == 0
