@@ -260,7 +260,7 @@ def _owners(program: Program) -> list[int]:
     return owner
 
 
-PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows, side_by_side)
+PASSES: Final[tuple[Callable[[Program], Program], ...]] = (constants, simplify, by_rows)
 
 
 def optimized(
@@ -272,7 +272,7 @@ def optimized(
     """A typed program after all passes, for a device whose nests compute what it `covers`; the rest as of `expand`."""
     found = expand(program, covers, stays, missing)
     after = {"as traced": program, "expand": found}
-    for each in PASSES:
+    for each in (*PASSES, *(side_by_side,) * bool(missing)):  # other devices have kernels of poolings
         found = after[each.__name__] = each(found)
     after["apart"] = found = apart(found, program)
     dump(lambda: "\n".join(_told(after)))
@@ -281,7 +281,7 @@ def optimized(
 
 def _told(after: Mapping[str, Program]) -> Iterator[str]:
     """A program after each pass, and what that is for; of one that changed nothing only that."""
-    abouts = {each.__name__: each.__doc__ or "" for each in (expand, *PASSES, apart)}
+    abouts = {each.__name__: each.__doc__ or "" for each in (expand, *PASSES, side_by_side, apart)}
     last = ""
     for name, program in after.items():
         about, text = abouts.get(name, "").partition("\n")[0], str(program)
