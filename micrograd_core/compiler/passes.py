@@ -39,6 +39,8 @@ def expand(
         Whether a line of a device's nests computes an operation, ``(name, operands)``.
     stays : names, optional
         Operations that stay calls though nests could compute them: a device's own kernels are better.
+    missing : names, optional
+        Operations that are taken apart though others call them: the device has no kernel for them.
     """
 
     def primitive(name: str, operands: tuple[Any, ...]) -> bool:
