@@ -144,7 +144,7 @@ def code(program: Program) -> tuple[list[str], list[str], list[str], list[str]]:
     try:
         found = device.compile(program)(*given)
     except (LookupError, AttributeError, TypeError, ValueError) as error:
-        made = made or error.args[0]
+        made = made or str(error)
         raise ProgramError(f"export: there is no C for {made}; compute it outside of the function") from error
     owned = {x.buffer for x in given}  # state may be overwritten before an output is read
     kept = [

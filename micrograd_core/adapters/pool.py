@@ -77,10 +77,10 @@ class Pool:
             key, size, buffer = self._returned.popleft()
             self._kept.setdefault(key, []).append((size, buffer))
             self._in_use, self._held = self._in_use - size, self._held + size
-        while self._held and self._in_use + self._held > total:
+        while self._kept and self._in_use + self._held > total:
             key, found = next(iter(self._kept.items()))
-            size, buffer = found.pop()
-            if not found:
+            if len(found) == 1:  # an interrupt never leaves an empty list
                 del self._kept[key]
+            size, buffer = found.pop()
             self._held -= size
             self._backend.free(buffer)

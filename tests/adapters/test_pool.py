@@ -11,6 +11,7 @@ import pytest
 
 from micrograd_core.adapters.pool import Pool
 from micrograd_core.errors import OutOfMemory
+from tests.interrupts import each_line
 
 
 class Memory:
@@ -134,3 +135,33 @@ def test_threads_take_and_give() -> None:
         list(threads.map(work, range(4)))
     assert not twice
     assert pool.memory()["in_use"] == 0
+
+
+@pytest.mark.parametrize("at", range(60))
+def test_an_interrupt_at_any_line_loses_a_buffer_at_most(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("micrograd_core.adapters.pool.SPARE", 8)
+    pool, lines = Pool(Memory(10_000)), 0
+
+    def interrupt(frame: Any) -> None:
+        nonlocal lines
+        lines += 1
+        if lines == at:
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        for each in [taken(pool, n) for n in (1, 2, 2, 3)]:
+            pool.give(*each)
+    held = list[Any]()
+    with suppress(KeyboardInterrupt), each_line(interrupt, lambda frame: frame.f_code.co_filename.endswith("pool.py")):
+        held.append(taken(pool, 2))
+        held.append(taken(pool, 7))
+        pool.give(*held.pop())
+        pool.release()
+    pick = random.Random(at)
+    for _ in range(100):
+        if held and pick.random() < 0.5:
+            pool.give(*held.pop(pick.randrange(len(held))))
+        else:
+            held.append(taken(pool, pick.randint(1, 8)))
+        assert len({each[-1] for each in held}) == len(held)
+    pool.release()

@@ -108,7 +108,7 @@ def test_a_function_of_a_broadcast_is_computed_outside_the_loop_that_repeats_it(
     if repeated:
         assert dear(ir) == 0, ir
     for nest in nests(found):
-        assert size(nest) <= fusion.Limits().lines
+        assert size(nest) <= fusion.PROCESSOR.lines
     x = [numbers(kind, dtype, op)] * len(types)
     (result,) = Device("cpu").kernels.compile(program)(*x)
     wide = [np.broadcast_to(each, SHAPE).astype("float64") for each in x]
@@ -185,10 +185,10 @@ def test_nests_and_modules_are_bounded_and_grow_with_the_program(seed: int, leng
     dtype = ("float32", "float64")[seed % 2]
     program, found = planned(generated(seed, length), *[(shape, dtype) for shape in TYPES])
     sizes = [size(each) for each in nests(found)]
-    assert max(sizes) <= fusion.Limits().lines
+    assert max(sizes) <= fusion.PROCESSOR.lines
     assert sum(sizes) <= 40 * len(optimized(program, covers).steps) + 40
     texts = modules(nests(found))
-    assert len(texts) <= 2 * sum(sizes) // fusion.Limits().lines + 1
+    assert len(texts) <= 2 * sum(sizes) // fusion.PROCESSOR.lines + 1
     for text in texts:
         assert len(re.findall(r"^define void @nest", text, re.MULTILINE)) >= 1
 
@@ -217,7 +217,7 @@ def test_what_each_loop_over_a_row_computes_again_is_part_of_the_size(form: str)
     program, found = planned(f, (SHAPE, "float64"))
     sizes = [size(each) for each in nests(found)]
     assert len(sizes) > 1
-    assert max(sizes) <= fusion.Limits().lines
+    assert max(sizes) <= fusion.PROCESSOR.lines
     x = np.random.default_rng(0).normal(size=SHAPE)
     expected = x
     for _ in range(60):

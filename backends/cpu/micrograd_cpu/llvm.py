@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from micrograd_core.compiler.fusion import Limits
+from micrograd_core.compiler.fusion import PROCESSOR
 from micrograd_core.compiler.lengths import Length, longest
 from micrograd_core.compiler.nests import (
     Compute,
@@ -62,10 +62,10 @@ Sizes = dict[Length, int]
 
 def modules(nests: Sequence[Nest]) -> list[str]:
     """The IR of a program's nests, in modules of bounded size: no signal reaches LLVM while it compiles one."""
-    found, total, most = list[list[Nest]](), Limits().lines, Limits().lines
+    found, total = list[list[Nest]](), PROCESSOR.lines
     for nest in nests:
         total += size(nest)
-        if total > most:
+        if total > PROCESSOR.lines:
             found.append([])
             total = size(nest)
         found[-1].append(nest)
