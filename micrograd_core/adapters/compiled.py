@@ -13,8 +13,9 @@ You write six methods and name a `Language` (`micrograd_core.compiler.languages`
 
 The body is text. It uses the names ``u`` (the unit), ``m`` (the integers that a launch passes), ``at0``, ``at1``, …
 (the first integers: where each buffer's elements begin) and ``p0``, ``p1``, … (the buffers that are not scratch memory,
-in order). Two units may run at the same time and in any order; two launches run in order. Everything else, elementwise
-operations, reductions, fused eager kernels and `jit`, comes from here.
+in order). Two units may run at the same time and in any order; two launches run in order. With `group`, a body runs for
+whole workgroups and finds which units there are. Everything else, elementwise operations, reductions, fused eager
+kernels and `jit`, comes from here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from micrograd_core.adapters import templates
 from micrograd_core.adapters.pool import Pool
 from micrograd_core.adapters.strided import MAPS, Owner, Strided, StridedBackend
 from micrograd_core.adapters.templates import cut
-from micrograd_core.compiler import nests
+from micrograd_core.compiler import joint, nests
 from micrograd_core.compiler.executor import Function, bound, counted, straight_line
 from micrograd_core.compiler.fusion import Call, Limits, Plan, Run, plan
 from micrograd_core.compiler.languages import ANY, ARITHMETIC, BITWISE, Language
@@ -38,7 +39,7 @@ from micrograd_core.compiler.lengths import Axis, Length, actual
 from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.compiler.text import Given, Printer
+from micrograd_core.compiler.text import Given
 from micrograd_core.dtypes import DTYPES, pack
 from micrograd_core.errors import ShapeError
 from micrograd_core.interpreters.raw import compose
@@ -74,6 +75,14 @@ class CompiledBackend(StridedBackend):
     """What a kernel may hold; without scratch memory, more is computed twice."""
     threads: int = 1 << 6
     """Units that keep the device busy: of a product with more numbers each computes a tile of them."""
+    tile: int = 16
+    """Numbers of a product that the registers of a unit hold."""
+    lanes: int = 8
+    """Units beside each other that compute rows of a product; those of a workgroup, if its compiler can use that."""
+    group: int = 0
+    """Units of a workgroup; 0 where bodies may not name it, ``w``, a place in it, ``t``, and how many units, ``n``."""
+    group_memory: int = 0
+    """Bytes that a workgroup shares, where that memory is nearer than a cache."""
 
     def __init__(self, device: str, dtypes: Sequence[str] = ()) -> None:
         native = {name: DTYPES[name] for name in dtypes or self.language.types}
@@ -173,9 +182,8 @@ class CompiledBackend(StridedBackend):
         if found is None:
             with BUILDING:
                 made, count = nest(), len(integers) + len(handles)
-                printer = Printer(made, self.language, count)
-                function = self.build(text() if text else printer.body(), made)
-                found = self._built[key] = function, tuple(printer.sizes)
+                body, sizes = (text(), ()) if text else joint.body(made, self.language, count, self.group)
+                found = self._built[key] = self.build(body, made), sizes
         function, sizes = found
         given = [*(x.layout.offset for x in handles), *integers, *(actual(x, lengths) for x in sizes)]
         held = [self.empty((1,), x.dtype) if x.buffer is None else x for x in handles]  # none without elements
@@ -297,14 +305,23 @@ class CompiledBackend(StridedBackend):
 
     def _adam_step(self, params: Sequence[Strided], *lists: Any, step: float, eps: float, shrink: float,
                    **settings: Any) -> tuple[list[Any], ...]:  # fmt: skip
-        """One launch for each parameter. What changes from step to step is no part of the text, as zeros are not."""
-        made = []
-        for p, g, *moments in zip(params, *lists, strict=True):
+        """All parameters in one program. What changes from step to step is no part of it, as zeros are not."""
+        given, rows = dict[int, Strided](), []
+        for p, *each in zip(params, *lists, strict=True):
             step_, eps_, shrink_, zero = (self._number(x, repr(x), p.dtype) for x in (step, eps, shrink, 0.0))
-            m, v = (zero if x is None else x for x in moments)
-            found = self._fused("adam_step", adam_step, p, g, m, v, step_, eps_, shrink_, **settings)
-            made.append((p, g, g) if found is NotImplemented else found)  # of no elements
-        return tuple(map(list, zip(*made, strict=True)))
+            row = p, *(zero if x is None else x for x in each), step_, eps_, shrink_
+            given |= {id(x): x for x in row}
+            rows.append([*map(id, row)])
+        place = {n: i for i, n in enumerate(given)}
+        rows = [[place[n] for n in row] for row in rows]
+        kind = repr((rows, settings)), *((x.shape, x.dtype) for x in given.values())
+        if kind not in self._plans:
+            specs = [(x.shape, self._core[x.dtype]) for x in given.values()]
+            program = written(adam_steps, specs, {"rows": rows, **settings})
+            assert program is not None
+            self._plans[kind] = self.compile(program)
+        made = self._plans[kind](*given.values())
+        return [*made[::3]], [*made[1::3]], [*made[2::3]]
 
     def _planned_for_all(self, composition: Any, specs: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """The nests of a composition over symbolic lengths; ``None`` where there is more, or a length decides."""
@@ -320,7 +337,8 @@ class CompiledBackend(StridedBackend):
         return found if fused and all(isinstance(x, Ref) for x in found.outputs) else None
 
     def _plan(self, program: Program, layouts: Sequence[Layout]) -> Plan:
-        return plan(program, layouts, self.language.covers, self.limits, in_stages)
+        found = plan(program, layouts, self.language.covers, self.limits, in_stages)
+        return joint.joined(found, self.limits) if self.group else found
 
     # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -337,7 +355,7 @@ class CompiledBackend(StridedBackend):
         made = []
         for shape, dtype in step.types:
             made.append(self.empty(tuple([actual(n, lengths) for n in shape]), self.dtypes[dtype.name]))
-        units = math.prod([actual(n, lengths) for n in step.nest.kept])
+        units = joint.units(step.nest, lengths, self.group)
         if units:
             self.run(key, lambda: step.nest, units, (), [*given, *made], lengths)
         return tuple(made)
@@ -410,6 +428,11 @@ def adam_step(k: Any, p: Any, g: Any, m: Any, v: Any, step: Any, eps: Any, shrin
     pairs = (m, g, betas[0]), (v, k.multiply(g, g), betas[1])
     m, v = (k.add(k.multiply(old, decay), k.multiply(new, 1 - decay)) for old, new, decay in pairs)
     return k.subtract(k.multiply(p, shrink), k.divide(k.multiply(m, step), k.add(k.sqrt(v), eps))), m, v
+
+
+def adam_steps(k: Any, *values: Any, rows: Sequence[Sequence[int]], **settings: Any) -> tuple[Any, ...]:
+    """Those of several parameters: each row says where its operands are among the values."""
+    return tuple([x for row in rows for x in adam_step(k, *[values[i] for i in row], **settings)])
 
 
 def in_stages(step: Step, operands: tuple[Any, ...]) -> bool:

@@ -13,7 +13,7 @@ from string import Template
 from typing import Any, Final
 
 from micrograd_core.adapters.strided import Strided
-from micrograd_core.compiler import nests
+from micrograd_core.compiler import joint, nests
 from micrograd_core.compiler.languages import TEMPLATES, Language
 from micrograd_core.compiler.text import stream_at
 from micrograd_core.dtypes import bool_, int64, pack, uint64
@@ -21,11 +21,12 @@ from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_core.ops.standard.random import PLACE, place_of
 
-TILES: Final = (8, 4, 2, 1)
+TILES: Final = ((8, 8), (8, 4), (8, 2), (8, 1), (4, 1), (2, 1), (1, 1))
 """Rows and columns of a product that a unit may compute."""
-PART, FEW, MERGED = 128, 1 << 16, 8
-"""Numbers that are added up before they join a sum; turns of each thread that take less than sorting; runs that are
-merged at once."""
+LARGE: Final = 1 << 21
+"""Multiplications for which an operand is copied, so that units beside each other read numbers beside each other."""
+PART, MERGED = 128, 8
+"""Numbers that are added up before they join a sum; runs that are merged at once."""
 LONGEST: Final = 1 << 14
 """Turns that a unit takes at most: some drivers end loops silently after 65,535."""
 
@@ -33,17 +34,24 @@ LONGEST: Final = 1 << 14
 def launch(
     backend: Any, name: str, units: int, integers: Sequence[int], handles: Sequence[Strided], **facts: Any
 ) -> Any:
-    """Run the kernel of a template, whose first line names the `integers`; of the handles it returns the first."""
+    """Run the kernel of a template, whose first line names the `integers`; of the handles it returns the first.
+
+    The facts fill the template. Of those of a product `shared` are the elements of memory that a workgroup has for
+    each input, and `whole` says that `units` are those of whole workgroups.
+    """
     key = name, *facts.values(), *(x.dtype.name for x in handles)
     buffers = tuple([nests.Buffer("in" if i else "out", backend._core[x.dtype], 0) for i, x in enumerate(handles)])
-    nest = nests.Nest((), (), buffers, (), ())
+    shared = facts.get("shared", 0)
+    memory = [nests.Buffer("shared", x.dtype, shared) for x in buffers[1:] if shared]
+    nest = nests.Nest((), (), (*buffers, *memory), (), ())
 
     def text() -> str:
         names, _, body = TEMPLATES.joinpath(f"{name}.txt").read_text(encoding="utf-8").partition("\n")
         found = facts | spellings(backend.language, [x.dtype for x in buffers])
         given = [backend.language.integer.format(n=n) for n in range(len(handles), len(handles) + len(integers))]
         lines = [f"{found['let']} {each} = {x};" for each, x in zip(names.split(), given, strict=True)]
-        return "\n".join([*lines, Template(unrolled(body, facts.get("tile", 1))).substitute(found)])
+        lines.append(Template(unrolled(body, facts.get("tile", 1), facts.get("columns", 1))).substitute(found))
+        return joint.guarded("\n".join(lines), 0 if facts.get("whole") else backend.group)
 
     if units:
         backend.run(key, lambda: nest, units, integers, handles, text=text)
@@ -66,14 +74,15 @@ def spellings(language: Language, dtypes: Sequence[Any]) -> dict[str, str]:
     return facts
 
 
-def unrolled(text: str, count: int) -> str:
-    """A text in which a line such as ``a b: x#a = #b;`` stands for one for each pair of numbers up to `count`."""
+def unrolled(text: str, rows: int, columns: int) -> str:
+    """A text in which a line such as ``a b: x#a = #b;`` stands for one for each ``a`` and ``b``."""
     lines = list[str]()
     for line in text.splitlines():
         names = re.match(r"\s*((?:[ab] ?)+): ", line)
-        for values in itertools.product(range(count), repeat=len(names[1].split())) if names else [()]:
+        given = names[1].split() if names else []
+        for values in itertools.product(*[range(rows if name == "a" else columns) for name in given]):
             found = line[names.end() if names else 0 :]
-            for name, value in zip("ab", values, strict=False):
+            for name, value in zip(given, values, strict=True):
                 found = found.replace(f"#{name}", str(value))
             lines.append(found)
     return "\n".join(lines)
@@ -102,30 +111,70 @@ def matmul(backend: Any, x: Strided, y: Strided) -> Any:
     """
     if x.dtype is not y.dtype or not backend._covers("multiply", x, y):
         return NotImplemented
-    left = x.layout if len(x.shape) > 1 else x.layout.index((None, slice(0, x.shape[0], 1)))
-    right = y.layout if len(y.shape) > 1 else y.layout.index((slice(0, y.shape[0], 1), None))
-    (m, k), n = left.shape[-2:], right.shape[-1]
+    left = x if len(x.shape) > 1 else x.view(x.layout.index((None, slice(0, x.shape[0], 1))))
+    right = y if len(y.shape) > 1 else y.view(y.layout.index((slice(0, y.shape[0], 1), None)))
+    (m, k), n, lanes = left.shape[-2:], right.shape[-1], backend.lanes
     if right.shape[-2] != k:
         raise ValueError(f"matmul: shapes {x.shape} and {y.shape} do not fit")
     if k > LONGEST:
         halves = (0, k // 2), (k // 2, k)
         cuts = [(cut(x, -1, *at), cut(y, max(-2, -len(y.shape)), *at)) for at in halves]
         return backend.kernels["add"](*[matmul(backend, *each) for each in cuts])
-    batch = broadcast_shapes("matmul", left.shape[:-2], right.shape[:-2])
-    given = [each.view(lay.broadcast_to((*batch, *lay.shape[-2:]))) for each, lay in ((x, left), (y, right))]
-    first, second = (each.layout.strides for each in given)
-    groups = nests.neighbours(batch, [first[:-2], second[:-2]])
+    out = backend.empty((*broadcast_shapes("matmul", left.shape[:-2], right.shape[:-2]), m, n), x.dtype)
+    result = out.view(out.layout.reshape((*out.shape[:-2], *(m,) * (len(x.shape) > 1), *(n,) * (len(y.shape) > 1))))
+    if (n < lanes and m > n) or (left.layout.strides[-2] == 1 != right.layout.strides[-1] and m >= lanes):
+        left, right, out = map(_turned, (right, left, out))
+    *batch, m, n = out.shape
+    if right.layout.strides[-1] != 1 and n >= lanes and m * n * k >= LARGE:
+        right = backend.kernels["copy"](right)
+    given = [each.view(each.layout.broadcast_to((*batch, *each.shape[-2:]))) for each in (left, right)]
+    groups = nests.neighbours(batch, [each.layout.strides[:-2] for each in given])
     if len(groups) > 2:
-        out = matmul(backend, *map(backend._contiguous, given))
+        given, groups = [*map(backend._contiguous, given)], [[*range(len(batch))]]
+    outer, inner = ([list[int](), *groups] if len(groups) < 2 else groups)[-2:] if groups else ([], [])
+    first, second = (each.layout.strides for each in given)
+    lead = [each[group[-1]] if group else 0 for group in (outer, inner) for each in (first, second)]
+    steps = [*out.layout.strides[-2:], *first[-2:], *second[-2:]]
+    numbers = m, n, k, math.prod([batch[axis] for axis in inner]), *lead, *steps
+    _tiled(backend, numbers, math.prod(batch), [out, *given])
+    return result
+
+
+def _tiled(backend: Any, numbers: Sequence[int], batch: int, handles: Sequence[Strided]) -> None:
+    """Launch a product, by tiles as large as leave enough units: through memory that workgroups share, or in lanes."""
+    language, (m, n), (column0, column2) = backend.language, numbers[:2], numbers[9::4]
+
+    def units(rows: int, span: int, lanes: int) -> int:
+        return -(-m // rows) * -(-n // span) * batch * lanes
+
+    lanes, side, room = backend.group, math.isqrt(backend.group), backend.group_memory // handles[0].dtype.itemsize // 2
+    tile = next((x for x in (8, 4, 2) if batch * m * n >= backend.threads * x * x and 2 * min(m, n) > x * side), 0)
+    facts: dict[str, Any] = {"some": PART, "tile": tile}
+    if 0 < tile * lanes <= room:
+        rows = span = tile * side
+        facts |= {"columns": tile, "side": side, "shared": tile * lanes, "barrier": language.barrier}
     else:
-        out = backend.empty((*batch, m, n), x.dtype)
-        tile = next(each for each in TILES if out.layout.size >= backend.threads * each**2 or each == 1)
-        outer, inner = ([list[int](), *groups] if len(groups) < 2 else groups)[-2:] if groups else ([], [])
-        lead = [each[group[-1]] if group else 0 for group in (outer, inner) for each in (first, second)]
-        numbers = m, n, k, math.prod([batch[axis] for axis in inner]), *lead, *first[-2:], *second[-2:]
-        units = -(-m // tile) * -(-n // tile) * math.prod(batch)
-        launch(backend, "matmul", units, numbers, [out, *given], tile=tile, some=PART)
-    return out.view(out.layout.reshape((*batch, *(m,) * (len(x.shape) > 1), *(n,) * (len(y.shape) > 1))))
+        lanes = backend.lanes
+        tiles = [
+            (rows, x) for rows, x in TILES if rows * x <= backend.tile and rows < 2 * m and (x == 1 or lanes * x <= n)
+        ]
+        busy = [each for each in tiles if units(each[0], each[1] * lanes, lanes) >= backend.threads]
+        rows, columns = (*busy, (1, 1))[0]
+        begun, span = language.begun("let", language.counter), lanes * columns
+        facts |= {"tile": rows, "columns": columns, "lanes": lanes, "folded": "% size1" * (n < span)}
+        facts |= {f"column{i}": "1" if x == 1 else f"column{i}" for i, x in ((0, column0), (2, column2))}
+        facts["lane"] = f"{begun} w = u / {lanes}; {begun} t = u % {lanes};" * (lanes != backend.group)
+        last = f"size1 - {span}"
+        facts["shifted"] = "start" if n < span else language.chosen(f"start > {last}", last, "start")
+    facts |= {"span": span, "whole": lanes == backend.group}
+    name = "matmul_group" if "side" in facts else "matmul"
+    launch(backend, name, units(rows, span, lanes), numbers, handles, **facts)
+
+
+def _turned(x: Strided) -> Strided:
+    """Transposed matrices."""
+    axes = [*range(len(x.shape))]
+    return x.view(x.layout.permute((*axes[:-2], axes[-1], axes[-2])))
 
 
 def cut(x: Strided, axis: int, start: int, stop: int) -> Strided:
@@ -198,19 +247,17 @@ def take_along_axis(backend: Any, x: Strided, indices: Strided, *, axis: int) ->
 
 
 def index_add(backend: Any, x: Strided, indices: Strided, values: Any, *, axis: int, wraps: bool = True) -> Any:
-    """Each number finds the integers that name it, negative ones first; where there are many, they are sorted."""
-    before, after, n = x.shape[:axis], x.shape[axis + 1 :], indices.layout.size
+    """Each unit goes through all integers and adds what names one of its own rows: in their order, without atomics."""
+    before, length, after, n = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :], indices.layout.size
     values = values if isinstance(values, Strided) else backend._number(values, repr(values), x.dtype)
-    values = backend._contiguous(values.view(values.layout.broadcast_to((*before, *indices.shape, *after))))
-    indices, out = backend._reshape(indices, shape=(n,)), backend._fresh("copy", x.shape, x.dtype, x)
-    size, numbers, first = x.layout.size, (math.prod(after), x.shape[axis], n), int(not wraps)
-    if n * size <= FEW * backend.threads and n < LONGEST:
-        return launch(backend, "index_few", size, numbers, [out, values, backend._contiguous(indices)], first=first)
-    order = _order(backend, indices, 0, False)
-    places = take(backend, indices, order, axis=0)
-    for start in range(0, n, LONGEST):
+    values = values.view(values.layout.broadcast_to((*before, *indices.shape, *after)))
+    out = backend._fresh("copy", x.shape, x.dtype, x)
+    columns, given = math.prod((*before, *after)), [out, *map(backend._contiguous, (values, indices))]
+    parts = max(1, min(length, backend.threads // max(columns, 1)))
+    wrap = "length" if wraps and backend._core[indices.dtype].kind == "signed integer" else "0"
+    for start in range(0, n, LONGEST) if length else ():
         part = start, min(start + LONGEST, n)
-        launch(backend, "index_add", size, (*numbers, *part), [out, values, places, order], first=first)
+        launch(backend, "index_add", columns * parts, (math.prod(after), length, n, *part, parts), given, wrap=wrap)
     return out
 
 

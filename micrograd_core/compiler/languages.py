@@ -63,6 +63,8 @@ class Language(NamedTuple):
     The preamble has ``uniform_float32(…, first, more)``, a number from a place on, and ``fraction_float32(word, odd)``;
     for float64, too; ``scaled(word, low, span)`` and ``marked(word, mask, i)``. Without it the host draws.
     """
+    barrier: str = ""
+    """Where units of a workgroup wait for one another."""
     preamble: str = ""
     """What stands before a kernel: the functions that spellings use."""
 
@@ -230,6 +232,7 @@ CUDA: Final = C._replace(
     nan="__int_as_float(0x7fc00000)",
     casts={("float64", name): "to_odd({0})" for name in ("float16", "bfloat16")},
     rounded={"float16": "widen(narrowed<Half>({x}))", "bfloat16": "widen(narrowed<Bfloat16>({x}))"},
+    barrier="__syncthreads();",
     preamble=preamble("__device__ __forceinline__", _INTEGERS, "__umul64hi"),
 )
 """CUDA C++, where a header has the types ``Half`` and ``Bfloat16``, and says how numbers become one (`packs`)."""
@@ -243,6 +246,7 @@ OPENCL: Final = Language(
     functions=C.functions,
     literals={"float32": "{x}f", "int64": "{x}L", "uint64": "{x}UL"},
     draws=C.draws,
+    barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     preamble="#pragma OPENCL FP_CONTRACT OFF\n" + preamble("", _OPENCL, "mul_hi", "UL"),
 )
 """OpenCL C 1.2."""
@@ -253,6 +257,7 @@ METAL: Final = OPENCL._replace(
     types={name: T for name, T in OPENCL.types.items() if name != "float64"},
     functions={name: text for name, text in C.functions.items() if name not in ("expm1", "log1p", "erf", "erfc")},
     draws="",
+    barrier="threadgroup_barrier(mem_flags::mem_threadgroup);",
     preamble="#include <metal_stdlib>\nusing namespace metal;\n" + preamble("", _OPENCL),
 )
 """Metal's language, to be compiled without fast mathematics."""
@@ -298,6 +303,7 @@ WGSL: Final = Language(
     literals={"float32": "{x}f", "int64": "word({low}u, {high}u)", "uint64": "word({low}u, {high}u)"},
     infinity="bitcast<f32>(m[1])", nan="bitcast<f32>(m[2])", isnan="nan({0})", exact="exact({x})",
     boolean="select(0u, 1u, {x})", counter="i32", integer="m[{n} + 3]",
-    draws="var x = philox({place}, {block});", preamble=TEMPLATES.joinpath("wgsl.txt").read_text(encoding="utf-8"),
+    draws="var x = philox({place}, {block});", barrier="workgroupBarrier();",
+    preamble=TEMPLATES.joinpath("wgsl.txt").read_text(encoding="utf-8"),
 )  # fmt: skip
 """WebGPU's language. Its compilers may reassociate sums and forget NaN; NaN and infinity come as integers."""

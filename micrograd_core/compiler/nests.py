@@ -91,7 +91,10 @@ class Part(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """Memory of a nest: ``"in"``, ``"out"``, or ``"scratch"``, which is a row's own and forgotten after it."""
+    """Memory of a nest: ``"in"``, ``"out"``, or ``"scratch"``, which is a row's own and forgotten after it.
+
+    Products have some of the role ``"shared"``, which is a workgroup's.
+    """
 
     role: str
     dtype: DType

@@ -38,9 +38,9 @@ class Printer:
     carries = True
     """Whether sums of floats carry what each addition rounds off."""
 
-    def __init__(self, nest: Nest, language: Language, integers: int) -> None:
+    def __init__(self, nest: Nest, language: Language, integers: int, sizes: dict[Length, int] | None = None) -> None:
         self.nest, self.language, self.first = nest, language, integers
-        self.sizes: dict[Length, int] = {}
+        self.sizes = {} if sizes is None else sizes
         self.lines: list[str] = []
         self.lengths: list[Any] = [*nest.kept, *nest.reduced]
         self.names: dict[int, str] = {}

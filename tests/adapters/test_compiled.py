@@ -23,28 +23,39 @@ from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Layout
 from micrograd_core.ops import CORE_KERNELS, TABLE
 from micrograd_core.ops.record import Array
-from tests.adapters import toy_c
+from tests.adapters import toy_c, toy_groups
 from tests.ops.definitions import needs_complex
 
 LANGUAGES = {name: x for name, x in vars(languages).items() if isinstance(x, Language)}
 with_compiler = pytest.mark.skipif(toy_c.COMPILER is None, reason="there is no C compiler")
 
 
-@pytest.fixture(scope="module")
-def toy() -> Iterator[Device]:
-    plugins.register("toy-c", toy_c.Plugin())
-    backend: Any = Device("toy-c").kernels.backend
+def opened(device: str) -> Iterator[Device]:
+    name = device.partition(":")[0]
+    plugins.register(name, (toy_groups if name == "toy-groups" else toy_c).Plugin())
+    backend: Any = Device(device).kernels.backend
     build = backend.build
 
     def complete(text: str, nest: Any) -> Any:
         """WebGPU leaves out buffers that a kernel has and does not use."""
         used = {int(n) for n in re.findall(r"\bp(\d+)\b", text)}
-        assert used >= {i for i, x in enumerate(nest.buffers) if x.role != "scratch"}
+        assert used >= {i for i, x in enumerate(nest.buffers) if x.role != "scratch"}, text
         return build(text, nest)
 
     backend.build = complete
-    yield Device("toy-c")
-    plugins.unregister("toy-c")
+    yield Device(device)
+    plugins.unregister(name)
+
+
+@pytest.fixture(scope="module")
+def toy() -> Iterator[Device]:
+    yield from opened("toy-c")
+
+
+@pytest.fixture(scope="module", params=["toy-c", "toy-groups", "toy-groups:1"], ids=["units", "groups", "sharing"])
+def each_toy(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """Without workgroups, with them, and where they share memory."""
+    yield from opened(request.param)
 
 
 def numbers(x: Any) -> Any:
@@ -99,15 +110,15 @@ def test_reductions_longer_than_a_unit_adds_up_go_by_chunks(toy: Device) -> None
         ((70, 33), (33, 67)), ((2, 65, 5), (5, 63)), ((3, 40_000), (40_000,)), ((1, 150, 4), (3, 4, 150)),
     ],
 )  # fmt: skip
-def test_products_of_matrices(x: tuple[int, ...], y: tuple[int, ...], toy: Device) -> None:
+def test_products_of_matrices(x: tuple[int, ...], y: tuple[int, ...], each_toy: Device) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=x).astype("float32"), rng.normal(size=y).astype("float32")
-    found = mg.asarray(a, device=toy) @ mg.asarray(b, device=toy)
+    found = mg.asarray(a, device=each_toy) @ mg.asarray(b, device=each_toy)
     exact = a.astype("float64") @ b.astype("float64")
     np.testing.assert_allclose(numbers(found), exact, rtol=1e-5, atol=1e-6 * x[-1] ** 0.5)
-    turned = mg.asarray(np.ascontiguousarray(b.T), device=toy)
+    turned = mg.asarray(np.ascontiguousarray(b.T), device=each_toy)
     np.testing.assert_array_equal(
-        numbers(mg.asarray(a, device=toy) @ turned.permute(*range(b.ndim)[::-1])), numbers(found)
+        numbers(mg.asarray(a, device=each_toy) @ turned.permute(*range(b.ndim)[::-1])), numbers(found)
     )
 
 
@@ -117,7 +128,7 @@ BATCHES = [((2, 3), (2, 3)), ((2, 3, 2), (2, 3, 2)), ((3,), (2, 3)), ((2, 1), (1
 @with_compiler
 @pytest.mark.parametrize(("first", "second"), BATCHES)
 @pytest.mark.parametrize("seed", range(4))
-def test_products_of_batches_that_lie_anyhow(first: Any, second: Any, seed: int, toy: Device) -> None:
+def test_products_of_batches_that_lie_anyhow(first: Any, second: Any, seed: int, each_toy: Device) -> None:
     rng = np.random.default_rng(seed)
     given = []
     for batch, matrix in ((first, (9, 17)), (second, (17, 11))):
@@ -126,7 +137,7 @@ def test_products_of_batches_that_lie_anyhow(first: Any, second: Any, seed: int,
         values = rng.integers(-4, 5, [shape[axis] for axis in order]).astype("float32")
         steps = tuple(slice(None, None, -1 if rng.random() < 0.3 else 1) for _ in shape)
         back = tuple(np.argsort(order).tolist())
-        given.append((values.transpose(back)[steps], mg.asarray(values, device=toy).permute(*back)[steps]))
+        given.append((values.transpose(back)[steps], mg.asarray(values, device=each_toy).permute(*back)[steps]))
     (a, x), (b, y) = given
     np.testing.assert_array_equal(numbers(x @ y), a @ b)
 
@@ -237,10 +248,7 @@ def test_what_is_added_by_index_is_added_in_order(
     values = rng.normal(size=(*shape[:axis], *named, *shape[axis + 1 :])).astype("float32")
     expected = x.copy()
     flat = values.reshape(*shape[:axis], -1, *shape[axis + 1 :]) if values.size else values[..., :0]
-    named_last = sorted(
-        enumerate(indices.ravel().tolist()), key=lambda each: each[1] >= 0
-    )  # those from the end are first
-    for i, each in named_last if x.size else ():
+    for i, each in enumerate(indices.ravel().tolist()) if x.size else ():
         expected[(slice(None),) * axis + (each,)] += flat.take(i, axis)
     x, indices, values = (mg.asarray(each, device=toy) for each in (x, indices, values))
     np.testing.assert_array_equal(numbers(mg.index_add(x, indices, values, axis=axis)), expected)
@@ -251,11 +259,11 @@ def test_what_is_added_by_index_is_added_in_order(
 
 
 @with_compiler
-@pytest.mark.parametrize("few", [0, 1 << 30])
+@pytest.mark.parametrize("threads", [1, 64, 1 << 20])
 def test_rows_that_are_used_twice_get_the_gradients_of_both(
-    few: int, toy: Device, monkeypatch: pytest.MonkeyPatch
+    threads: int, toy: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("micrograd_core.adapters.templates.FEW", few)
+    monkeypatch.setattr(toy.kernels.backend, "threads", threads)
     indices = np.random.default_rng(0).integers(0, 50, (4, 30))
     found = []
     for device in (toy, Device("cpu")):
@@ -267,9 +275,9 @@ def test_rows_that_are_used_twice_get_the_gradients_of_both(
 
 
 @with_compiler
-@pytest.mark.parametrize("few", [0, 1 << 30])
-def test_no_row_is_named_by_a_negative_integer(few: int, toy: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("micrograd_core.adapters.templates.FEW", few)
+@pytest.mark.parametrize("threads", [1, 64, 1 << 20])
+def test_no_row_is_named_by_a_negative_integer(threads: int, toy: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toy.kernels.backend, "threads", threads)
     weight = Tensor([[1.0], [2.0], [3.0]], device=toy)
     found = nn.functional.embedding(mg.asarray([2, -1, 3], device=toy), weight)
     assert str(found.tolist()) == "[[3.0], [nan], [nan]]"
@@ -372,8 +380,8 @@ def trained(device: Device, compiled: bool) -> list[float]:
 
 @with_compiler
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
-def test_a_network_trains_as_on_the_cpu(compiled: bool, toy: Device) -> None:
-    np.testing.assert_allclose(trained(toy, compiled), trained(Device("cpu"), False), rtol=1e-3)
+def test_a_network_trains_as_on_the_cpu(compiled: bool, each_toy: Device) -> None:
+    np.testing.assert_allclose(trained(each_toy, compiled), trained(Device("cpu"), False), rtol=1e-3)
 
 
 OPTIMISERS = {
@@ -387,10 +395,10 @@ OPTIMISERS = {
 @with_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_an_optimiser_moves_parameters_as_on_the_cpu(name: str, dtype: str, toy: Device) -> None:
+def test_an_optimiser_moves_parameters_as_on_the_cpu(name: str, dtype: str, each_toy: Device) -> None:
     """Of every size, and none; gradients that lie otherwise; a learning rate that changes."""
     shapes, found = [(3, 4), (5,), (), (0, 2), (1, 1), (300, 300)], dict[str, list[Any]]()
-    for device in (toy, Device("cpu")):
+    for device in (each_toy, Device("cpu")):
         rng = np.random.default_rng(0)
         params = [Tensor(rng.normal(size=n).astype(dtype), device=device, requires_grad=True) for n in shapes]
         rule = OPTIMISERS[name](params)
@@ -407,16 +415,24 @@ def test_an_optimiser_moves_parameters_as_on_the_cpu(name: str, dtype: str, toy:
 
 
 @with_compiler
-def test_a_step_of_adam_is_one_launch_for_each_parameter(toy: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend: Any = toy.kernels.backend
-    params = [Tensor(np.ones(n, np.float32), device=toy, requires_grad=True) for n in (3, 5)]
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_a_step_of_adam_is_one_launch_of_workgroups(
+    compiled: bool, each_toy: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each parameter has workgroups of its own, where there are any; else it has a launch."""
+    backend: Any = each_toy.kernels.backend
+    params = [Tensor(np.ones(n, np.float32), device=each_toy, requires_grad=True) for n in ((3,), (5,), (2, 4))]
     rule, launched, launch = optim.Adam(params), list[int](), backend.launch
+    step = jit(rule.step) if compiled else rule.step
     for _ in range(3):
-        (params[0].sum() + params[1].sum()).backward()
-        monkeypatch.setattr(backend, "launch", lambda *given: (launched.append(given[1]), launch(*given)))
-        rule.step()
-        monkeypatch.undo()
-    assert launched == [3, 5] * 3
+        sum((p.sum() for p in params), start=mg.zeros((), device=each_toy)).backward()
+        step()
+        rule.zero_grad()
+    for p in params:
+        p.grad = mg.ones_like(p)
+    monkeypatch.setattr(backend, "launch", lambda *given: (launched.append(given[1]), launch(*given)))
+    step()
+    assert [n for n in launched if n > 1] == ([4 + 8 + 8] if backend.group else [3, 5, 8])
 
 
 @with_compiler

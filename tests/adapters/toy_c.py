@@ -20,7 +20,7 @@ from micrograd_core.plugins import hookimpl
 
 COMPILER = shutil.which("cc")
 FOLDER = Path(tempfile.gettempdir()) / "micrograd-toy-c"
-FLAGS = ["-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC"]
+FLAGS = ["-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", "-pthread"]
 KERNEL = """{preamble}
 void run(long n, const long* m, void** p) {{
 {pointers}
@@ -48,7 +48,9 @@ class CBackend(CompiledBackend):
     def build(self, text: str, nest: Nest) -> Any:
         given = [(i, C.types[b.dtype.name]) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
         pointers = "\n".join(f"{T}* p{i} = p[{i}]; const long at{i} = m[{i}];" for i, T in given)
-        source = KERNEL.format(preamble=C.preamble, pointers=pointers, text=text)
+        return self.compiled(KERNEL.format(preamble=C.preamble, pointers=pointers, text=text))
+
+    def compiled(self, source: str) -> Any:
         made = FOLDER / f"{hashlib.sha256(source.encode()).hexdigest()[:32]}.so"
         if not made.exists():
             FOLDER.mkdir(exist_ok=True)

@@ -18,19 +18,18 @@ from micrograd_core.compiler.nests import Nest
 from micrograd_core.dtypes import DType
 from micrograd_core.errors import DeviceUnavailable, OutOfMemory
 
-GROUP: Final = 64
-"""Work items of a group."""
 NUMBERS: Final = 4096
 """Lists of integers that are kept on the device: a step passes the same ones again."""
 MOST_ITEMS: Final = 1 << 16
 """Work items of a launch; each computes several units where there are more."""
 KERNEL: Final = """{preamble}
 __kernel void run(const long n, __global const long* m{pointers}) {{
-{starts}
-for (long u = get_global_id(0); u < n; u += get_global_size(0)) {{
+{shared}{starts}
+const long t = get_local_id(0);
+for (long w = get_group_id(0); w * {group} < n; w += get_num_groups(0)) {{
+const long u = w * {group} + t;
 {text}
-}}
-}}
+}} }}
 """
 LOST: Final = "its driver has lost it, and all that was in its memory", "start anew, from a checkpoint"
 OTHER: Final = "install another driver, such as Intel's: pip install 'micrograd-opencl[intel]'"
@@ -47,7 +46,10 @@ class OpenCLBackend(CompiledBackend):
         super().__init__(name, [each for each in OPENCL.types if double or each != "float64"])
         self.opencl, self._guard = device, threading.RLock()
         self.limits = self.limits._replace(buffers=device.max_parameter_size // 8 - 2)  # of pointers: two are ours
-        self.threads = device.max_compute_units * (32 if device.type & cl.device_type.CPU else 128)
+        self.group = self.lanes = 16 if device.type & cl.device_type.CPU else 64
+        self.threads = device.max_compute_units * self.group * 2
+        if device.local_mem_type == cl.device_local_mem_type.LOCAL:
+            self.group_memory = device.local_mem_size
         self._context = cl.Context([device])
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         self._numbers = lru_cache(NUMBERS)(
@@ -109,11 +111,13 @@ class OpenCLBackend(CompiledBackend):
 
     def build(self, text: str, nest: Nest) -> Any:
         """A kernel."""
-        given = [(i, OPENCL.memory_of(b.dtype)) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
+        types = [(i, OPENCL.memory_of(b.dtype), b) for i, b in enumerate(nest.buffers)]
+        given = [(i, T) for i, T, b in types if b.role in ("in", "out")]
+        shared = "".join(f"__local {T} p{i}[{b.size}];\n" for i, T, b in types if b.role == "shared")
         pointers = "".join(f", __global {T}* p{i}" for i, T in given)
         starts = "\n".join(f"const long at{i} = m[{i}];" for i, _ in given)
-        source = KERNEL.format(preamble=OPENCL.preamble, pointers=pointers, starts=starts, text=text)
-        return self._kernel(source)
+        facts = {"pointers": pointers, "shared": shared, "starts": starts, "group": self.group, "text": text}
+        return self._kernel(KERNEL.format(preamble=OPENCL.preamble, **facts))
 
     def _kernel(self, source: str) -> Any:
         with warnings.catch_warnings():  # one for whatever a compiler has to say, such as that it has vectorized a loop
@@ -122,6 +126,6 @@ class OpenCLBackend(CompiledBackend):
 
     def launch(self, function: Any, units: int, integers: Sequence[int], buffers: Sequence[Any]) -> None:
         """In order with what was launched before."""
-        items = min(-(-units // GROUP) * GROUP, MOST_ITEMS)
+        items = min(-(-units // self.group) * self.group, MOST_ITEMS)
         with self._guard, self._told():  # a kernel keeps its arguments
-            function(self._queue, (items,), (GROUP,), np.int64(units), self._numbers(tuple(integers)), *buffers)
+            function(self._queue, (items,), (self.group,), np.int64(units), self._numbers(tuple(integers)), *buffers)

@@ -19,7 +19,7 @@ def test_a_driver_that_compiles_nothing_is_unavailable(monkeypatch: pytest.Monke
 
     device = SimpleNamespace(
         name="a processor ", extensions="", platform=SimpleNamespace(name="A driver"), single_fp_config=0,
-        max_parameter_size=1024, max_compute_units=2, type=cl.device_type.CPU,
+        max_parameter_size=1024, max_compute_units=2, type=cl.device_type.CPU, local_mem_type=2,
     )  # fmt: skip
     for name, stand_in in (("Program", Program), ("Context", list), ("CommandQueue", list)):
         monkeypatch.setattr(storage.cl, name, stand_in)

@@ -26,12 +26,16 @@ NUMBERS: Final = 4096
 TOGETHER: Final = 256
 """Launches that are submitted at once: a submission of its own takes longer than most kernels."""
 USAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+SHARED: Final = "max-compute-workgroup-storage-size"
 LOST: Final = "its driver has lost it, and all that was in its memory", "start anew, from a checkpoint"
 KERNEL: Final = """{preamble}{bindings}
 @compute @workgroup_size({group})
-fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {{
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) place: u32,
+        @builtin(num_workgroups) groups: vec3<u32>) {{
 {starts}
-for (var u = i32(id.x); u < m[0]; u += i32(groups.x) * {group}) {{
+let t = i32(place); let n = m[0];
+for (var w = i32(id.x); w * {group} < n; w += i32(groups.x)) {{
+let u = w * {group} + t;
 {text}
 }} }}
 """
@@ -52,14 +56,16 @@ class Buffer(NamedTuple):
 class WebGPUBackend(CompiledBackend):
     """One WebGPU device."""
 
-    language = WGSL
+    language, group, tile = WGSL, GROUP, 64
 
     def __init__(self, name: str, adapter: Any) -> None:
-        names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size"
+        names = "max-storage-buffers-per-shader-stage", "max-buffer-size", "max-storage-buffer-binding-size", SHARED
         limits = {each: adapter.limits[each] for each in names}
         self.info, buffers = adapter.info, limits[names[0]] - 1  # one is for the integers
         self.limits = self.limits._replace(buffers=buffers)
-        self.threads = 1 << (6 if adapter.info["adapter_type"] == "CPU" else 14)
+        if adapter.info["adapter_type"] != "CPU":
+            self.threads, self.lanes = 1 << 14, GROUP
+            self.group_memory = limits[SHARED]
         super().__init__(name)
         self._gpu = adapter.request_device_sync(required_limits=limits)
         self._most = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
@@ -111,12 +117,14 @@ class WebGPUBackend(CompiledBackend):
 
     def build(self, text: str, nest: Nest) -> Any:
         """A compute pipeline."""
-        given = [(i, b) for i, b in enumerate(nest.buffers) if b.role != "scratch"]
+        given = [(i, b) for i, b in enumerate(nest.buffers) if b.role in ("in", "out")]
+        shared = [(i, b) for i, b in enumerate(nest.buffers) if b.role == "shared"]
         bindings = "\n".join(
             f"@group(0) @binding({n + 1}) var<storage, {'read' if b.role == 'in' else 'read_write'}> p{i}: "
             f"array<{WGSL.memory_of(b.dtype)}>;"
             for n, (i, b) in enumerate(given)
         )
+        bindings += "".join(f"\nvar<workgroup> p{i}: array<{WGSL.memory_of(b.dtype)}, {b.size}>;" for i, b in shared)
         starts = "\n".join(f"let at{i} = m[{i + 3}];" for i, _ in given)
         source = KERNEL.format(preamble=WGSL.preamble, bindings=bindings, group=GROUP, starts=starts, text=text)
         with self._guarded():
