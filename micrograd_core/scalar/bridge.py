@@ -72,8 +72,7 @@ class DeviceValue(Value):
 
     def _table(self) -> tuple[Any, Any, type[Value]]:
         kernels, dtype = self._data._kernels, self._data.dtype
-        one = wrap(Tensor, kernels.one(dtype), kernels, dtype, None)
-        return Recorded.of(Tensor, kernels), one, DeviceValue
+        return Recorded.of(Tensor, kernels), wrap(Tensor, kernels.one(dtype), kernels, dtype, None), DeviceValue
 
     def _assign(self, x: float) -> None:
         self._data = asarray(x, dtype=self._data.dtype, device=self.device)
