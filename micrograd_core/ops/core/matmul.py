@@ -7,7 +7,7 @@ import math
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import products
-from micrograd_core.ops.record import APART, Handle, Op, Operand, Sample, Table
+from micrograd_core.ops.record import APART, Handle, Op, Sample, Table
 from micrograd_core.ops.shared import calls, plus
 from micrograd_core.ops.tangents import affine, product
 
@@ -91,11 +91,6 @@ def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
         )
 
 
-def _linear_weight(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Operand) -> Handle:
-    """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
-    return k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x))
-
-
 SHAPES: tuple[tuple[Shape, Shape], ...] = (
     ((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 2, 3), (3, 2)), ((2, 1, 2, 3), (3, 3, 2)),
     ((3,), (2, 3, 2)), ((2, 2, 3), (3,)), ((2, 0), (0, 3)), ((0, 2, 3), (0, 3, 2)),
@@ -124,7 +119,8 @@ OPS = calls(
         tangent=affine,
         gradient=(
             lambda k, g, out, x, weight, bias: k.matmul(g, weight),
-            _linear_weight,
+            # g.T @ x: in the weight's own order, so that neither it nor the update has to be transposed
+            lambda k, g, out, x, weight, bias: k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x)),
             lambda k, g, out, x, weight, bias: g,
         ),
         gradient_aliases=(2,),
