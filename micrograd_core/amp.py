@@ -6,9 +6,9 @@ from typing import Final
 
 from micrograd_core.backend import matmul_precision
 from micrograd_core.engine.modes import autocast, autocast_dtype
-from micrograd_core.errors import one_of
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import FULL, HALF
+from micrograd_core.ops.shared import chosen
 from micrograd_core.optim.clipping import GradScaler
 from micrograd_core.suggestions import door
 from micrograd_core.support.context import precisions
@@ -40,9 +40,7 @@ def set_matmul_precision(precision: str) -> None:
     >>> mg.set_matmul_precision("high")
     >>> mg.set_matmul_precision("highest")
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"set_matmul_precision: the precision is {one_of(map(repr, PRECISIONS))}; got {precision!r}")
-    precisions.set(precision)
+    precisions.set(chosen("set_matmul_precision", "the precision", precision, PRECISIONS))
 
 
 __all__ = [

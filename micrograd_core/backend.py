@@ -80,7 +80,6 @@ class Backend(Protocol):
         handle
             With ``.shape`` and ``.dtype``.
         """
-        ...
 
     def to_host(self, x: Any) -> Any:
         """Copy the elements of a handle to the host. Waits until they are there.
@@ -95,7 +94,6 @@ class Backend(Protocol):
         buffer
             The elements in C order, as what supports the buffer protocol.
         """
-        ...
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """The function for one operation, or ``None`` for "compose it from the others". Asked once per name.
@@ -113,7 +111,6 @@ class Backend(Protocol):
         -------
         function or None
         """
-        ...
 
     def layout(self, x: Any) -> Layout:
         """Strides and offset of a handle, in elements. With the capability ``strided``.

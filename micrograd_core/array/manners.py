@@ -172,8 +172,7 @@ def numpy(x: Tensor) -> Any:
         except ModuleNotFoundError as error:
             raise TypeError("NumPy has no bfloat16; use x.astype('float32'), or pip install ml-dtypes") from error
         dtype = ml_dtypes.bfloat16
-    array = numpy.frombuffer(read(x._kernels, x._handle, x.dtype), dtype=dtype)
-    return array.reshape(x.shape).copy()
+    return numpy.frombuffer(read(x._kernels, x._handle, x.dtype), dtype=dtype).reshape(x.shape).copy()
 
 
 def as_ndarray(x: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -22,8 +22,7 @@ def describe(x: Tensor) -> str:
     """The repr of a tensor: its numbers (the edges of a large one), then what is not the default."""
     if x._kernels.depth:
         return f"Tensor(<one of a batch>, shape={x.shape}, dtype={x.dtype})"
-    size = math.prod(x.shape)
-    cut = size > SUMMARIZE
+    cut = math.prod(x.shape) > SUMMARIZE
     shown = x.detach()
     edges = [cut and length > 2 * EDGE for length in x.shape]
     for axis, edge in enumerate(edges):

@@ -97,8 +97,7 @@ def export_onnx(model: Module, sample: Any, path: str | Path, *, batch: bool | N
     {'x': ('float32', ('batch', 2))}
     """
     for each in entry_points(group="micrograd.exporters", name="onnx"):
-        write = each.load()
-        return write(model, sample, path, batch)  # type: ignore[no-any-return]
+        return each.load()(model, sample, path, batch)  # type: ignore[no-any-return]
     raise MissingExtra("export_onnx", "micrograd-models", "models")
 
 

@@ -84,8 +84,7 @@ class Checkpoint:
             self.version, self.device = (printable(facts.get(name, "")) for name in ("version", "device"))
             self.structure: dict[str, Any] = told.get("structure", {})
             self._tied: dict[str, str] = told.get("tied", {})
-            own = facts.get("parts", ["model"])
-            self.parts: tuple[str, ...] = tuple(part for part in PARTS if part in own)
+            self.parts: tuple[str, ...] = tuple(part for part in PARTS if part in facts.get("parts", ["model"]))
             self.meta = self.state("meta") if "meta" in told else None
             self._kind = str(self.structure.get("", {}).get("class", "")).removeprefix("nn.")
 

@@ -28,10 +28,9 @@ from micrograd_core.conformance.cases import DEFINITIONS, LAYOUTS, Case, cases, 
 from micrograd_core.conformance.kernels import at_once
 from micrograd_core.device import Device
 from micrograd_core.dtypes import DTYPES
-from micrograd_core.engine.apply import INTEGERS
 from micrograd_core.engine.modes import enable_grad
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.ops.record import BOOLEAN
+from micrograd_core.ops.record import BITS, BOOLEAN
 from micrograd_core.transforms.jit import jit
 
 
@@ -374,7 +373,7 @@ def _refused(op: Op, position: int, device: Device) -> str | None:
     """A dtype that the device has and the operation does not take there, nor its function in another."""
     accepted = op.accepted(position)
     if position not in op.separate:  # what is of a lower kind becomes what the others are, or what is needed
-        accepted |= INTEGERS if "real floating" in accepted else BOOLEAN if op.operands != 1 else frozenset()
+        accepted |= BITS if "real floating" in accepted else BOOLEAN if op.operands != 1 else frozenset()
     if is_lenient(op):
         accepted = frozenset(dtype.kind for dtype in DTYPES.values()) if op.accepts == BOOLEAN else accepted | BOOLEAN
     return next(

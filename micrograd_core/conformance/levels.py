@@ -42,8 +42,7 @@ def dlpack(device: Device) -> None:
         if kind == 1:  # kDLCPU: NumPy can look at it
             seen = np.from_dlpack(view._handle)
             assert seen.tolist() == view.tolist(), f"DLPack shows {seen.tolist()}, not {view.tolist()}"
-            again = np.from_dlpack(view._handle)
-            assert np.shares_memory(seen, again), "two exports of one handle are two copies"
+            assert np.shares_memory(seen, np.from_dlpack(view._handle)), "two exports of one handle are two copies"
 
 
 # Kernels of random numbers whose results are the same bits everywhere: names, dtypes, parameters.
@@ -94,8 +93,7 @@ def boolean_indexing(device: Device) -> None:
 
 def data_dependent_shapes(device: Device) -> None:
     """How many results there are depends on the numbers."""
-    array = np.array([3, 0, 3, 1, 0, 0])
-    x = asarray(array, device=device)
+    x = asarray(np.array([3, 0, 3, 1, 0, 0]), device=device)
     (positions,) = micrograd_core.nonzero(x)
     values, counts = micrograd_core.unique_counts(x)
     assert positions.tolist() == [0, 2, 3], f"nonzero gives {positions.tolist()}"
@@ -120,8 +118,7 @@ def jit(device: Device) -> None:
     compiled, row = kernels.compile(program), straight_line(program, lambda op: getattr(kernels, op))
     for one in (array, array + 1):  # what is compiled serves other handles too
         handles = [asarray(each, device=device)._handle for each in (one, one[::-1].copy())]
-        results = zip(program.outputs, compiled(*handles), row(*handles), strict=True)
-        for output, found, expected in results:
+        for output, found, expected in zip(program.outputs, compiled(*handles), row(*handles), strict=True):
             spec = program.types[output.number]
             said = kernels.spec(found)
             assert said == spec, f"a compiled program returns {said} for {output}, which is {spec} in\n{program}"
@@ -147,8 +144,7 @@ class Levels(Suite):
         if word in LEVELS:
             LEVELS[word](opened)
             return
-        needing = [op for op in TABLE.values() if op.capability == word]
-        for op in needing:
+        for op in [op for op in TABLE.values() if op.capability == word]:
             assert getattr(opened.kernels, op.name) is not None, f"{word!r} is claimed, but there is no {op.name}"
 
     def test_random_numbers(self, opened: Device) -> None:

@@ -285,9 +285,7 @@ def _agree(case: Case, f: Callable[[list[Any]], Any], operands: list[Any], plain
         wanted = (plain or f)(operands)
         compiled = jit(_taking(f)) if plain is None else _taking(f)
         for _ in range(2):
-            found = compiled(*operands)
-            pairs = zip(_results(found), _results(wanted), strict=True)
-            for one, other in pairs:
+            for one, other in zip(_results(compiled(*operands)), _results(wanted), strict=True):
                 _agreeing(case.id, one, other)
 
 

@@ -108,8 +108,7 @@ class Values(Suite):
                 low, high = (-100, 100) if DTYPES[target].kind == "signed integer" else (0, 100)
                 x = x[(x >= low) & (x <= high)]
             with np.errstate(all="ignore"):
-                plain = x.astype("float64") if dtype == "bfloat16" else x
-                expected = rounded(plain, target)
+                expected = rounded(x.astype("float64") if dtype == "bfloat16" else x, target)
                 found = upload(x, opened, dtype).astype(target)
             assert str(found.dtype) == target, f"astype from {dtype} to {target}: became {found.dtype}"
             check(found, expected, target, f"astype from {dtype} to {target}", inputs=partial(at, [x]))

@@ -157,8 +157,7 @@ class Batches:
         return length // size if self._drop_last else -(-length // size)
 
     def __repr__(self) -> str:
-        known = self._source.length is not None
-        of = f"{len(self):,} batches" if known else "batches"
+        of = "batches" if self._source.length is None else f"{len(self):,} batches"
         size = "" if self._size is None else f" of {self._size:,}"
         return f"<{of}{size}: epoch {self.epoch}, {self.position:,} handed out>"
 

@@ -20,6 +20,7 @@ from micrograd_core.engine.modes import contexts as autocasts
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator
+from micrograd_core.ops.record import BITS
 from micrograd_core.ops.shared import reduction_arguments, to_bool
 from micrograd_core.ops.tangents import linear
 from micrograd_core.support.size import Size
@@ -29,7 +30,6 @@ NO_PARAMS: dict[str, Any] = {}
 ALL_AXES: dict[str, Any] = {"axis": None, "keepdims": False}
 SCALARS = tuple(RANKS)
 NUMBERS = frozenset((float, int, Size))  # beside which an operator needs no preparation
-INTEGERS = frozenset(("bool", "signed integer", "unsigned integer"))
 ASTYPE, SQUARE = TABLE["astype"], TABLE["square"]
 
 
@@ -194,7 +194,7 @@ def _common_dtype(op: Op, kind: type[BaseTensor], device: Any, operands: list[An
     for each in numbers:
         dtype = met if (met := beside(operands[each], dtype)).kind in together else dtype
     if refused is not None and dtype.kind not in (accepted := op.accepted(refused)):
-        if "real floating" not in accepted or INTEGERS & accepted:
+        if "real floating" not in accepted or BITS & accepted:
             raise refusal(op, refused, operands[refused])
         dtype = float32
     if dtype in COMPLEX_OF and any(isinstance(operands[each], complex) for each in numbers) and _takes_complex(op):

@@ -106,12 +106,8 @@ class Leaf:
     def of_values(cls, kernels: Any, values: Any, carry_on: Callable[[list[tuple[Leaf, Any]]], None]) -> Leaf:
         """Where a gradient leaves the tensors: `carry_on` takes such leaves, with the cotangents found there."""
         leaf = object.__new__(cls)
-        leaf.kernels, leaf.hooks, leaf.owner, leaf.values, leaf.carry_on = kernels, None, _nobody, values, carry_on
+        leaf.kernels, leaf.hooks, leaf.owner, leaf.values, leaf.carry_on = kernels, None, lambda: None, values, carry_on
         return leaf
-
-
-def _nobody() -> None:
-    """The owner of a leaf that is no tensor's."""
 
 
 class Version:

@@ -163,8 +163,8 @@ def sweep(
                 raise explain_rule(op, kernels_of(record), error)
             if kind is Leaf and key not in ends:
                 ends[key] = parent
-                if op.gradient_aliases and _may_alias(op, position, d, g):
-                    aliased.add(key)
+                if position in op.gradient_aliases and (d.__class__ is not g.__class__ or d.dtype == g.dtype):
+                    aliased.add(key)  # a cast would be fresh
             if d.shape != saved[position].shape:
                 d = unbroadcast(k, d, saved[position].shape)
                 aliased.discard(key)
@@ -180,11 +180,6 @@ def sweep(
         if g is not None:
             found.append((end, owned(end, g, recorded) if key in aliased else g))
     return found
-
-
-def _may_alias(op: Any, position: int, d: Any, g: Any) -> bool:
-    """Whether what the rule made of a cotangent may share its memory; a cast is fresh."""
-    return position in op.gradient_aliases and (d.__class__ is not g.__class__ or bool(d.dtype == g.dtype))
 
 
 def _sum(before: Any, d: Any, op: Any, parent: Any, recorded: Callable[[Any], Any] | None) -> Any:

@@ -70,8 +70,7 @@ class Host:
     def decide(self, function: Callable[..., Any], *given: Any) -> bool:
         """A condition, as it comes out now."""
         made = self.compute(function, *given)
-        place = self.entries[made.index]
-        self.entries[made.index] = (*place[:2], bool(made.value))
+        self.entries[made.index] = (*self.entries[made.index][:2], bool(made.value))
         return bool(made.value)
 
     def close(self) -> None:

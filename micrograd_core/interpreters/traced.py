@@ -168,8 +168,7 @@ class Recorder:
         handles = [self.operand(op, x, beside) for x in operands]
         given = [x.real if x.__class__ is Traced else x for x in handles]
         made = real(*given, **params)
-        named = tuple([x.ref if x.__class__ is Traced else x for x in handles])
-        step = Step(op.name, named, params)
+        step = Step(op.name, tuple([x.ref if x.__class__ is Traced else x for x in handles]), params)
         if op.parts is not None:
             specs = [table.root_below.spec(x) for x in made]
             refs = self.builder.emit_parts(step, specs)

@@ -428,8 +428,7 @@ def on_values(name: str, stages: Sequence[Layer], x: list[Any]) -> list[Any]:
             (layer, weight._record, bias._record, handle, weight._handle, bias._handle, product, out, layer.nonlin)
         )
         handle = out
-    call = Pass(name, inputs, kernels, dtype, steps)
-    return results(call, numbers_of(kernels, steps[-1][-2], dtype), kind)
+    return results(Pass(name, inputs, kernels, dtype, steps), numbers_of(kernels, steps[-1][-2], dtype), kind)
 
 
 class Pass(Block):

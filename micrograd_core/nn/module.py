@@ -975,8 +975,8 @@ def _changes(x: Tensor, device: Device | None, dtype: DType | None) -> list[tupl
 def items_of(value: Any) -> Iterator[tuple[str, Any]] | None:
     """What a module, or a collection of modules and tensors, holds by name."""
     if isinstance(value, Module):
-        own_tensors_first = sorted(value._contents(), key=lambda entry: not isinstance(entry[1], Tensor))
-        return iter(own_tensors_first)
+        # its own tensors come first
+        return iter(sorted(value._contents(), key=lambda entry: not isinstance(entry[1], Tensor)))
     if isinstance(value, dict):
         return ((str(key), item) for key, item in value.items())
     return ((str(i), item) for i, item in enumerate(value)) if isinstance(value, (list, tuple)) else None

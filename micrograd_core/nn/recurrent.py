@@ -17,7 +17,6 @@ from micrograd_core.nn.initialization import Making, check_counts, parameter
 from micrograd_core.nn.module import Module
 from micrograd_core.ops.shared import chosen
 
-State = Tensor | tuple[Tensor, Tensor]
 WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """What the names of parameters begin with: those of inputs and of states."""
 

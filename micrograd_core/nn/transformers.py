@@ -32,7 +32,10 @@ class _TransformerLayer(Module):
         activation: str | Callable[[Tensor], Tensor] = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
         norm_first: bool = False, bias: bool = True, **made: Unpack[Making],
     ) -> None:  # fmt: skip
-        self.activation = _activation(type(self).__name__, activation)
+        named = {"relu": functional.relu, "gelu": functional.gelu}
+        if not callable(activation) and activation not in named:
+            raise ValueError(f"{type(self).__name__}: activation is 'relu', 'gelu' or a function; got {activation!r}")
+        self.activation = activation if callable(activation) else named[activation]
         self.norm_first = norm_first
         for name in self.attentions:
             setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made))
@@ -54,15 +57,6 @@ class _TransformerLayer(Module):
     def _perceptron(self, x: Tensor) -> Tensor:
         made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
         return made
-
-
-def _activation(name: str, activation: Any) -> Callable[[Tensor], Tensor]:
-    named: dict[str, Callable[[Tensor], Tensor]] = {"relu": functional.relu, "gelu": functional.gelu}
-    if callable(activation):
-        return activation  # type: ignore[no-any-return]
-    if activation not in named:
-        raise ValueError(f"{name}: activation is 'relu', 'gelu' or a function; got {activation!r}")
-    return named[activation]
 
 
 def _seen_as_causal(x: Tensor, mask: Tensor | None, is_causal: bool, batch_first: bool) -> Tensor | None:
@@ -229,9 +223,6 @@ class _Stack(Module):
         self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
         self.num_layers, self.norm = num_layers, norm
 
-    def _normed(self, x: Tensor) -> Tensor:
-        return x if self.norm is None else self.norm(x)
-
 
 class TransformerEncoder(_Stack):
     """Copies of a `TransformerEncoderLayer`, which start alike, one after the other.
@@ -285,7 +276,7 @@ class TransformerEncoder(_Stack):
         """
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, is_causal)
-        return self._normed(src)
+        return src if self.norm is None else self.norm(src)
 
 
 class TransformerDecoder(_Stack):
@@ -335,7 +326,7 @@ class TransformerDecoder(_Stack):
         """
         for layer in self.layers:
             tgt = layer(tgt, memory, *args, **kwargs)
-        return self._normed(tgt)
+        return tgt if self.norm is None else self.norm(tgt)
 
 
 class Transformer(Module):

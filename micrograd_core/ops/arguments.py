@@ -35,8 +35,7 @@ def unbound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
         parameters=[x.replace(annotation=Parameter.empty) for x in shape.parameters.values()],
         return_annotation=Parameter.empty,
     )
-    worded = TypeError("; ".join([str(error), *said, f"it is called as {name}{plain}"]))
-    return worded.with_traceback(None)
+    return TypeError("; ".join([str(error), *said, f"it is called as {name}{plain}"]))
 
 
 def advising(function: Function, respelled: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> Function:

@@ -118,8 +118,7 @@ class EMA:
 
     @staticmethod
     def _put(tensors: list[Tensor], numbers: list[Tensor]) -> None:
-        copies = [x.detach().copy() for x in numbers]
-        assign_all([(p, "data", x) for p, x in zip(tensors, copies, strict=True)])
+        assign_all([(p, "data", x.detach().copy()) for p, x in zip(tensors, numbers, strict=True)])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Copy the averages.

@@ -175,8 +175,7 @@ class LBFGS(Optimizer):
                     scale = product / _dot(change, change)
                 direction = _through_history(gradient, steps, changes, scale)
             before, previous = gradient, loss
-            size = abs(gradient).sum().item()
-            length = min(1.0, 1.0 / size) * self.lr if kept["count"] == 1 else self.lr
+            length = self.lr if kept["count"] > 1 else self.lr * min(1.0, 1.0 / abs(gradient).sum().item())
             slope = _dot(gradient, direction)
             if slope > -self.tolerance_change:
                 break

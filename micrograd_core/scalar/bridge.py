@@ -72,8 +72,7 @@ class DeviceValue(Value):
 
     def _table(self) -> tuple[Any, Any, type[Value]]:
         kernels, dtype = self._data._kernels, self._data.dtype
-        one = wrap(Tensor, kernels.one(dtype), kernels, dtype, None)
-        return Recorded.of(Tensor, kernels), one, DeviceValue
+        return Recorded.of(Tensor, kernels), wrap(Tensor, kernels.one(dtype), kernels, dtype, None), DeviceValue
 
     def _assign(self, x: float) -> None:
         self._data = asarray(x, dtype=self._data.dtype, device=self.device)
@@ -118,7 +117,6 @@ for _name in UNARY:
 
 
 STACK = Op("stack of Values", "The numbers of Values.", gradient=(lambda k, g, out, x: g,), gradient_aliases=True)
-UNSTACKED = "tensor"
 
 
 def stack(values: Any) -> Tensor:
@@ -190,7 +188,7 @@ class Elements(Block):
         if entries is None:
             entries = [each for each in ancestors(record) if each.__class__ is Leaf and each.values is not None]
         self.entries: list[Leaf] = entries
-        super().__init__(UNSTACKED, [x for leaf in self.entries for x in leaf.values or ()], prod(shape))
+        super().__init__("tensor", [x for leaf in self.entries for x in leaf.values or ()], prod(shape))
 
     def prepare(self) -> Sequence[Any]:
         """The graph must be one that can be swept still."""

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
 
-Rebuild = Callable[[Iterable[Any]], Any]
 
-
-def flatten(tree: Any) -> tuple[list[Any], Rebuild]:
+def flatten(tree: Any) -> tuple[list[Any], Callable[[Iterable[Any]], Any]]:
     """The leaves (whatever is no dict, list or tuple) in order, and the function that puts others in their places.
 
     Examples

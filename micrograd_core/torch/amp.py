@@ -71,5 +71,4 @@ def GradScaler(device: Any = "cuda", init_scale: float = 2.0**16, enabled: bool 
     3.0
     """
     names = {"growth_factor": "growth", "backoff_factor": "backoff", "growth_interval": "interval"}
-    own = {names[name]: value for name, value in settings.items()}
-    return mg.GradScaler(init_scale, enabled=enabled, **own)
+    return mg.GradScaler(init_scale, enabled=enabled, **{names[name]: value for name, value in settings.items()})

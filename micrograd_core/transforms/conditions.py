@@ -131,8 +131,7 @@ def _sharing_of(trace: Trace, text: Text, entered: list[tuple[Any, Any, str]], w
     shared = _sharing([x for x, _, _ in entered], writes)
     if not (writes or shared or trace.held):
         return  # each is read from where it is, whatever that is
-    texts = [x for *_, x in entered]
-    condition = f"{text.name(_sharing)}([{', '.join(texts)}], {writes}) == {text.name(shared)}"
+    condition = f"{text.name(_sharing)}([{', '.join(x for *_, x in entered)}], {writes}) == {text.name(shared)}"
     text.require([condition], "the function writes to tensors, and others share memory now than did")
 
 

@@ -331,8 +331,7 @@ class Trace(Recorder):
                 found.append(("tensor", self.owner(key), Result("value", x._handle.ref)))
             if now is None:
                 continue
-            before = self.grads.get(key)
-            if x._grad is not before:
+            if x._grad is not self.grads.get(key):
                 if was.__class__ is not Leaf:
                     raise TraceError(
                         "jit: backward() inside a traced function goes on into a graph that began outside; call it "
@@ -390,8 +389,7 @@ class Trace(Recorder):
 
     def derivative(self, x: Tensor) -> tuple[Ref, dict[int, Ref]]:
         """The cotangent of a result, and the values that are the gradients of tensors, by their identity."""
-        real = self.root.full(shape=x.shape, fill_value=1, dtype=x.dtype)
-        g = self.input(("cotangent",), real)
+        g = self.input(("cotangent",), self.root.full(shape=x.shape, fill_value=1, dtype=x.dtype))
         found = sweep(x._record, g, True)
         return g.ref, {self.leaves[id(leaf)]: d.ref for leaf, d in found if id(leaf) in self.leaves}
 

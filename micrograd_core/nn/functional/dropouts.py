@@ -14,8 +14,7 @@ from micrograd_core.ops.network.piecewise import SELU_ALPHA, SELU_SCALE
 
 def _kept(x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
     """1 where an element stays, else 0, with probability `p` of a 0."""
-    drawn = T["dropout"](ones(shape, dtype=x.dtype, device=x.device), p)
-    return (drawn > 0).astype(x.dtype)
+    return (T["dropout"](ones(shape, dtype=x.dtype, device=x.device), p) > 0).astype(x.dtype)
 
 
 def _checked(name: str, input: Any, p: float, axes: tuple[int, ...] = ()) -> Tensor:

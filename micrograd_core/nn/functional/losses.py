@@ -13,16 +13,11 @@ from micrograd_core.nn.functional.common import T, of_operations, publish, reduc
 from micrograd_core.ops.arguments import advising
 
 
-def _pairs(input: Any, target: Any) -> tuple[Tensor, Tensor]:
-    """Predictions and targets broadcast to one shape."""
-    x, y = asarray(input), asarray(target)
-    both = x + y * 0 if x.shape != y.shape else x
-    return both, y if y.shape == both.shape else y + both * 0
-
-
 def _weighted(name: str, input: Any, target: Any, weight: Any, reduction: str, **params: Any) -> Tensor:
-    """A loss of the table, times weights."""
-    x, y = _pairs(input, target)
+    """A loss of the table, of predictions and targets broadcast to one shape, times weights."""
+    x, y = asarray(input), asarray(target)
+    x = x + y * 0 if x.shape != y.shape else x
+    y = y + x * 0 if y.shape != x.shape else y
     if weight is None:
         return T[name](x, y, reduction=reduction, **params)
     w = asarray(weight)

@@ -7,8 +7,8 @@ import math
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import products
-from micrograd_core.ops.record import APART, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import calls, is_scalar
+from micrograd_core.ops.record import APART, Handle, Op, Sample, Table
+from micrograd_core.ops.shared import calls, plus
 from micrograd_core.ops.tangents import affine, product
 
 # ── matmul ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -91,16 +91,6 @@ def _check_linear(op: str, x: Shape, weight: Shape, bias: Shape) -> None:
         )
 
 
-def _linear(k: Table, x: Handle, weight: Handle, bias: Operand) -> Handle:
-    product = k.matmul(x, transposed(k, weight))
-    return product if is_scalar(bias) and bias == 0 else k.add(product, bias)
-
-
-def _linear_weight(k: Table, g: Handle, out: Handle, x: Handle, weight: Handle, bias: Operand) -> Handle:
-    """``g.T @ x``: in the weight's own order, so that neither it nor the update has to be transposed."""
-    return k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x))
-
-
 SHAPES: tuple[tuple[Shape, Shape], ...] = (
     ((2, 3), (3, 4)), ((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 2, 3), (3, 2)), ((2, 1, 2, 3), (3, 3, 2)),
     ((3,), (2, 3, 2)), ((2, 2, 3), (3,)), ((2, 0), (0, 3)), ((0, 2, 3), (0, 3, 2)),
@@ -129,11 +119,12 @@ OPS = calls(
         tangent=affine,
         gradient=(
             lambda k, g, out, x, weight, bias: k.matmul(g, weight),
-            _linear_weight,
+            # g.T @ x: in the weight's own order, so that neither it nor the update has to be transposed
+            lambda k, g, out, x, weight, bias: k.matmul(transposed(k, _as_matrix(k, g)), _as_matrix(k, x)),
             lambda k, g, out, x, weight, bias: g,
         ),
         gradient_aliases=(2,),
-        compose=_linear,
+        compose=lambda k, x, weight, bias: plus(k, k.matmul(x, transposed(k, weight)), bias),
         samples=(
             Sample((4, 3), (2, 3), (2,)),
             Sample((2, 2, 3), (2, 3), (2,)),

@@ -242,8 +242,7 @@ def _logsumexp(k: Table, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
     top = k.max(x, axis=axis, keepdims=True)
     shift = k.where(k.isfinite(top), top, 0)  # inf - inf would be NaN
     total = k.log(k.sum(k.exp(k.subtract(x, shift)), axis=axis, keepdims=keepdims))
-    kept = reduced_shape(x.shape, axis, keepdims)
-    return k.add(total, k.reshape(shift, shape=kept))
+    return k.add(total, k.reshape(shift, shape=reduced_shape(x.shape, axis, keepdims)))
 
 
 def _logsumexp_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool) -> Handle:

@@ -153,8 +153,7 @@ def _einsum(k: Table, *operands: Handle, subscripts: tuple[tuple[str, ...], str]
             ((i, j) for i in range(len(rest)) for j in range(i + 1, len(rest))),
             key=lambda pair: _growth(rest[pair[0]][1], rest[pair[1]][1], _kept(rest, pair, result), sizes),
         )
-        kept = _kept(rest, (i, j), result)
-        pair = _contract(k, *rest[i], *rest[j], kept)
+        pair = _contract(k, *rest[i], *rest[j], _kept(rest, (i, j), result))
         rest = [*(each for n, each in enumerate(rest) if n not in (i, j)), pair]
     x, term = _summed(k, *rest[0], result)
     x = k.permute_dims(x, axes=tuple(map(term.index, result)))

@@ -119,8 +119,7 @@ def _rows(k: Table, x: Handle, groups: int, count: int) -> Handle:
 
 def _grouped(k: Table, weight: Handle, groups: int) -> Handle:
     """A weight as one matrix for each group."""
-    rows = weight.shape[0] // groups
-    return k.reshape(weight, shape=(groups, rows, math.prod(weight.shape[1:])))
+    return k.reshape(weight, shape=(groups, weight.shape[0] // groups, math.prod(weight.shape[1:])))
 
 
 @in_float32

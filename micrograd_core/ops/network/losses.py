@@ -17,7 +17,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.record import FLOATING, INTEGER, Array, Handle, Op, Operand, Sample, Table, settings
-from micrograd_core.ops.shared import by_channel, check_reduction, in_float32, is_scalar, network, times
+from micrograd_core.ops.shared import by_channel, check_reduction, in_float32, is_scalar, network, positions, times
 from micrograd_core.ops.tangents import total
 
 
@@ -294,10 +294,7 @@ class Aim:
     @cached_property
     def is_own(self) -> Any:
         """Whether a class is its position's target."""
-        classes = self.k.arange(self.classes, dtype=int64)
-        if after := len(self.logits.shape) - self.axis - 1:
-            classes = self.k.reshape(classes, shape=(self.classes,) + (1,) * after)
-        return self.k.equal(self.indices, classes)
+        return self.k.equal(self.indices, positions(self.k, self.logits, self.axis))
 
     @cached_property
     def own(self) -> Any:

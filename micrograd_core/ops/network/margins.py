@@ -13,13 +13,7 @@ from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops.network.losses import check_broadcast, loss
 from micrograd_core.ops.record import FLOATING, INTEGER, REAL, Array, Handle, Operand, Sample, Table
-from micrograd_core.ops.shared import chosen, times
-
-
-def _sign_like(k: Table, target: Handle, x: Handle) -> Handle:
-    """1 and -1 in the dtype of the numbers."""
-    return target if k.dtype(target) is k.dtype(x) else k.astype(target, dtype=k.dtype(x))
-
+from micrograd_core.ops.shared import chosen, in_dtype_of, times
 
 # ── of pairs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,7 +94,7 @@ def _hinge(k: Table, x: Handle, target: Handle, *, margin: float = 1.0) -> Handl
 def _ranking(k: Table, x1: Handle, x2: Handle, target: Handle, *, margin: float = 0.0) -> Handle:
     """How far ``x1`` is short of being `margin` above ``x2`` (target 1), or below it (target -1)."""
     apart = k.subtract(x2, x1)
-    return k.relu(k.add(k.multiply(_sign_like(k, target, apart), apart), margin))
+    return k.relu(k.add(k.multiply(in_dtype_of(k, target, apart), apart), margin))
 
 
 def _cosine_embedding(k: Table, x1: Handle, x2: Handle, target: Handle, *, margin: float = 0.0) -> Handle:
@@ -215,7 +209,7 @@ OPS = (
     ),
     loss(
         "soft_margin_loss",
-        lambda k, x, target: k.softplus(k.negative(k.multiply(_sign_like(k, target, x), x))),
+        lambda k, x, target: k.softplus(k.negative(k.multiply(in_dtype_of(k, target, x), x))),
         doc="``log(1 + exp(-x2 * x1))`` of targets ``x2``, 1 and -1.",
         **_SIGNS,
         samples=(Sample(_X, _ONES),),

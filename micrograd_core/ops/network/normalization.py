@@ -368,8 +368,7 @@ _BATCH_NORM_RULES = (
 @in_float32
 def _batch_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, eps: float) -> Handle:
     axes = _but_channels(x)
-    centred, scale = _centred(k, x, axes, eps)
-    return k.sum(k.multiply(g, k.multiply(centred, scale)), axis=axes, keepdims=False)
+    return k.sum(k.multiply(g, k.multiply(*_centred(k, x, axes, eps))), axis=axes, keepdims=False)
 
 
 def _batch_norm_tangent(

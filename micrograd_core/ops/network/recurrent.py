@@ -17,7 +17,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import sequences
 from micrograd_core.ops.core.matmul import transposed
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import chosen, cut, is_scalar
+from micrograd_core.ops.shared import chosen, cut, is_scalar, plus
 from micrograd_core.ops.tangents import total
 
 ALL: Final = -1
@@ -156,8 +156,7 @@ def _scan(
     turned, current = transposed(k, weight), initial
     found: list[Any] = [None] * x.shape[0]
     for step in _order(x.shape[0], reverse):
-        recurrent = k.matmul(current[0], turned)
-        recurrent = recurrent if is_scalar(bias) and bias == 0 else k.add(recurrent, bias)
+        recurrent = plus(k, k.matmul(current[0], turned), bias)
         gates, new = cell(k, _at(k, x, step), recurrent, current)
         valid = _valid(k, lengths, step)
         current = tuple(_chosen(k, valid, y, z) for y, z in zip(new, current, strict=True))

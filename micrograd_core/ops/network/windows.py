@@ -17,7 +17,7 @@ from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import check_half, per_axis, steps_of
 from micrograd_core.ops.network.resampling import averages, sizes_of
 from micrograd_core.ops.record import FLOATING, INTEGER, SAME, Array, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import cut, in_float32, network, to_int64, zero_rule
+from micrograd_core.ops.shared import by_channel, cut, in_float32, network, to_int64, zero_rule
 
 Rows = Sequence[Sequence[int]]  # for each window along an axis, which elements it sees
 
@@ -243,9 +243,8 @@ def _padded_avg_pool(
         return k.multiply(total, 1 / divisor_override)
     dtype = k.dtype(x)
     for axis, counted in enumerate(_seen(found, shape, count_include_pad)):
-        along = tuple(len(counted) if each == axis else 1 for each in range(rank))
         number = k.astype(k.integers(values=tuple(counted), dtype=int64), dtype=dtype)
-        total = k.divide(total, k.reshape(number, shape=along))
+        total = k.divide(total, by_channel(k, number, rank, axis))
     return total
 
 

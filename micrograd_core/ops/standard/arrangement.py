@@ -129,8 +129,7 @@ def _tile(k: Table, x: Handle, *, repetitions: tuple[int, ...]) -> Handle:
     """Each axis behind a new one, along which it is broadcast; then the two are one."""
     lengths = (1,) * (len(repetitions) - len(x.shape)) + tuple(x.shape)
     x = k.reshape(x, shape=tuple(chain.from_iterable((1, length) for length in lengths)))
-    pairs = zip(repetitions, lengths, strict=True)
-    x = k.copy(k.broadcast_to(x, shape=tuple(chain.from_iterable(pairs))))
+    x = k.copy(k.broadcast_to(x, shape=tuple(chain.from_iterable(zip(repetitions, lengths, strict=True)))))
     return k.reshape(x, shape=tuple(count * length for count, length in zip(repetitions, lengths, strict=True)))
 
 

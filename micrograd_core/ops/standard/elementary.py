@@ -13,7 +13,6 @@ from micrograd_core.ops import shared
 from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, NEST, REAL, Array, Handle, Op, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, elementwise, is_scalar, to_bool
 
-REAL_FLOATING = REAL & INEXACT
 unary, binary = (partial(make, standard=False) for make in (shared.unary, shared.binary))
 
 
@@ -123,7 +122,7 @@ _DIVIDENDS = (
     Sample(Array((3, 4), -50, 50, "int32"), Array((4,), 1, 9, "int32")),
 )
 
-_in_float32 = partial(unary, accepts=REAL_FLOATING, autocast="float32")
+_in_float32 = partial(unary, accepts=REAL & INEXACT, autocast="float32")
 
 OPS = (
     _in_float32(

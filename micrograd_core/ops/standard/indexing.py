@@ -193,9 +193,6 @@ def _take_along_rule(k: Table, g: Handle, out: Handle, x: Handle, indices: Handl
 
 # ── samples ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-_THREE = Array((3,), -3, 3, "int64")
-
-
 _selection = partial(Op, accepts=(ANY, INTEGER), separate=(1,), tangent=linear)
 
 OPS = calls(
@@ -206,7 +203,7 @@ OPS = calls(
         compose=_take,
         samples=(
             Sample((3,), Array((5,), -3, 3, "int64")),
-            Sample((2, 3, 2), _THREE, axis=1),
+            Sample((2, 3, 2), Array((3,), -3, 3, "int64"), axis=1),
             Sample((3, 2), Array((2, 2), -3, 3, "int32"), axis=0),
             Sample((2, 3), Array((), 0, 3, "uint8"), axis=-1),
             Sample((2, 3), Array((0,), 0, 3, "int64"), axis=1),

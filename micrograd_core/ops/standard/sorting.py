@@ -133,8 +133,7 @@ def _argsort(k: Table, x: Handle, *, axis: int, descending: bool, stable: bool) 
 def _sort(k: Table, x: Handle, *, axis: int, descending: bool, stable: bool) -> Handle:
     dtype = k.dtype(x)
     if dtype.is_complex:
-        positions = k.argsort(x, axis=axis, descending=descending, stable=stable)
-        return k.take_along_axis(x, positions, axis=axis)
+        return k.take_along_axis(x, k.argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
     if dtype is bool_:
         return k.astype(_sorted(k, k.astype(x, dtype=int64), axis, descending)[0], dtype=bool_)
     return k.copy(_sorted(k, x, axis, descending)[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -65,8 +64,8 @@ def grad(
     seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(results))
     found: list[list[Tensor]] = [[] for _ in wanted]
     handles = [x.register_hook(kept.append) for x, kept in zip(wanted, found, strict=True) if x.requires_grad]
-    leaves = _leaves(results)
-    before = [(leaf, leaf.grad) for leaf in leaves]
+    owners = {leaf.owner() for y in results for leaf in leaves_of(y._record)} - {None}
+    before = [(x, x.grad) for x in owners]
     try:
         for y, seed in zip(results, seeds, strict=True):
             keep = create_graph or y is not results[-1] if retain_graph is None else retain_graph
@@ -79,11 +78,6 @@ def grad(
     if not allow_unused and not all(found):
         raise GraphError("an input was not used to compute the outputs; with allow_unused=True its gradient is None")
     return tuple(sum(kept[1:], kept[0]) if kept else None for kept in found)
-
-
-def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
-    owners = {leaf: leaf.owner() for y in outputs for leaf in leaves_of(y._record)}
-    return [x for x in owners.values() if x is not None]
 
 
 class Context:
