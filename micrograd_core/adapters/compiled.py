@@ -93,7 +93,8 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {name: partial(self.reduction, name) for name, op in TABLE.items() if op.combine}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...]]] = {}
         self.kernels |= {name: partial(each, self) for name, each in templates.KERNELS.items()}
-        self.kernels |= {"adam_step": self._adam_step, "fused": lambda compose: partial(self._fused, compose, compose)}
+        self.kernels |= {"adam_step": self._adam_step, "sgd_step": self._sgd_step}
+        self.kernels |= {"fused": lambda compose: partial(self._fused, compose, compose)}
         self._number = lru_cache(4096)(self._uploaded)
         self._plans: dict[Hashable, Any] = {}
         self._compositions = nests.compositions_of_nests()
@@ -303,25 +304,35 @@ class CompiledBackend(StridedBackend):
         results = tuple([values[x.number] for x in found.outputs])
         return results if len(results) > 1 else results[0]
 
-    def _adam_step(self, params: Sequence[Strided], *lists: Any, step: float, eps: float, shrink: float,
-                   **settings: Any) -> tuple[list[Any], ...]:  # fmt: skip
-        """All parameters in one program. What changes from step to step is no part of it, as zeros are not."""
-        given, rows = dict[int, Strided](), []
-        for p, *each in zip(params, *lists, strict=True):
-            step_, eps_, shrink_, zero = (self._number(x, repr(x), p.dtype) for x in (step, eps, shrink, 0.0))
-            row = p, *(zero if x is None else x for x in each), step_, eps_, shrink_
-            given |= {id(x): x for x in row}
-            rows.append([*map(id, row)])
-        place = {n: i for i, n in enumerate(given)}
-        rows = [[place[n] for n in row] for row in rows]
-        kind = repr((rows, settings)), *((x.shape, x.dtype) for x in given.values())
+    def _adam_step(self, *lists: Any, step: float, eps: float, shrink: float, **settings: Any) -> tuple[list[Any], ...]:
+        """See `_moved`."""
+        return self._moved(adam_step, lists, (step, eps, shrink), settings)
+
+    def _sgd_step(self, *lists: Any, lr: float, dampening: float, **settings: Any) -> tuple[list[Any], ...]:
+        """See `_moved`; a first velocity is the gradient."""
+        share = 1.0 if lists[-1][0] is None else 1 - dampening
+        return self._moved(sgd_step, lists, (lr,), {"share": share, **settings})
+
+    def _moved(self, rule: Callable[..., Any], lists: Any, numbers: Any, settings: Any) -> tuple[list[Any], ...]:
+        """A step for all parameters: in one launch, or in one for each. Numbers that change are no part of a text."""
+        given, rows, count = dict[int, Strided](), list[Any](), len(lists) - 1
+        for p, *each in zip(*lists, strict=True):
+            *known, zero = (self._number(x, repr(x), p.dtype) for x in (*numbers, 0.0))
+            rows.append([p, *(zero if x is None else x for x in each), *known])
+            given |= {id(x): x for x in rows[-1]}
+        if not self.group:  # one text for parameters of all shapes; there is nothing to move of no elements
+            each = [self._fused(rule.__name__, rule, *row, **settings) for row in rows]
+            found = [row[:count] if x is NotImplemented else x for x, row in zip(each, rows, strict=True)]
+            return tuple(map(list, zip(*found, strict=True)))
+        places = [[[*given].index(id(x)) for x in row] for row in rows]
+        kind = rule, repr((places, settings)), *((x.shape, x.dtype) for x in given.values())
         if kind not in self._plans:
             specs = [(x.shape, self._core[x.dtype]) for x in given.values()]
-            program = written(adam_steps, specs, {"rows": rows, **settings})
+            program = written(for_all, specs, {"rule": rule, "rows": places, **settings})
             assert program is not None
             self._plans[kind] = self.compile(program)
         made = self._plans[kind](*given.values())
-        return [*made[::3]], [*made[1::3]], [*made[2::3]]
+        return tuple([[*made[i::count]] for i in range(count)])
 
     def _planned_for_all(self, composition: Any, specs: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """The nests of a composition over symbolic lengths; ``None`` where there is more, or a length decides."""
@@ -430,9 +441,18 @@ def adam_step(k: Any, p: Any, g: Any, m: Any, v: Any, step: Any, eps: Any, shrin
     return k.subtract(k.multiply(p, shrink), k.divide(k.multiply(m, step), k.add(k.sqrt(v), eps))), m, v
 
 
-def adam_steps(k: Any, *values: Any, rows: Sequence[Sequence[int]], **settings: Any) -> tuple[Any, ...]:
-    """Those of several parameters: each row says where its operands are among the values."""
-    return tuple([x for row in rows for x in adam_step(k, *[values[i] for i in row], **settings)])
+def sgd_step(k: Any, p: Any, g: Any, v: Any, lr: Any, *, share: float, momentum: float, weight_decay: float,
+             nesterov: bool) -> Any:  # fmt: skip
+    """A parameter and its velocity, to which a share of the gradient is added, after a step of SGD."""
+    g = k.add(g, k.multiply(p, weight_decay)) if weight_decay else g
+    v = k.add(k.multiply(v, momentum), g if share == 1 else k.multiply(g, share)) if momentum else g
+    way = k.add(g, k.multiply(v, momentum)) if nesterov else v
+    return k.subtract(p, k.multiply(way, lr)), v
+
+
+def for_all(k: Any, *values: Any, rule: Callable[..., Any], rows: Sequence[Sequence[int]], **settings: Any) -> Any:
+    """A step of several parameters: each row says where a rule's operands are among the values."""
+    return tuple([x for row in rows for x in rule(k, *[values[i] for i in row], **settings)])
 
 
 def in_stages(step: Step, operands: tuple[Any, ...]) -> bool:

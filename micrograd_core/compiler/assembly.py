@@ -40,10 +40,13 @@ class Assembly:
         self.kept: dict[int, int] = {}  # buffer by the identity of the value that is stored or spilled
         self.once: dict[Any, Ref] = {}  # what is there for the whole row
         self.dear: set[int] = set()  # what takes long to compute again
+        self.compared: set[int] = set()  # what must be the same number again, which not all compilers promise
         for node in group.nodes:
             self.levels[id(node)] = self.level(node)
             if TABLE[node.op].cost > 1 or any(id(x) in self.dear for x in self.elements_of(node)):
                 self.dear.add(id(node))
+            if node.op in ("equal", "not_equal"):
+                self.compared |= {id(x) for x in self.elements_of(node)}
 
     # ── levels ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -88,6 +91,10 @@ class Assembly:
                         chosen.add(id(node))
                         found.setdefault(first[id(node)], []).append(node)
                         continue
+                    if id(node) in self.compared and id(node) in self.dear:
+                        self.stored.append(node)
+                        chosen.add(id(node))
+                        continue
                 stack += self.elements_of(node)
         return found
 
@@ -109,10 +116,10 @@ class Assembly:
 
     def nest(self) -> tuple[nests.Nest, tuple[int, ...], tuple[Any, ...]]:
         """The nest, the numbers of the values it reads, and the values it stores."""
-        for node in self.stored:
-            self.kept[id(node)] = self.buffer("out", node.dtype, math.prod(node.shape))
         parts: list[nests.Part] = []
         spilled = self.spilled()
+        for node in self.stored:
+            self.kept[id(node)] = self.buffer("out", node.dtype, math.prod(node.shape))
         self.ready: set[int] = set()  # stored, in an earlier loop
         for level in range(max(self.levels.values(), default=0) + 1):
             lines: list[nests.Line] = []

@@ -389,6 +389,8 @@ OPTIMISERS = {
     "AdamW": lambda params: optim.AdamW(params, 0.1, betas=(0.5, 0.9)),
     "amsgrad": lambda params: optim.Adam(params, 0.1, amsgrad=True),
     "SGD": lambda params: optim.SGD(params, 0.1, momentum=0.9, nesterov=True),
+    "dampened": lambda params: optim.SGD(params, 0.1, momentum=0.9, dampening=0.3, weight_decay=0.1),
+    "straight": lambda params: optim.SGD(params, 0.1),
 }
 
 
@@ -416,13 +418,14 @@ def test_an_optimiser_moves_parameters_as_on_the_cpu(name: str, dtype: str, each
 
 @with_compiler
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
-def test_a_step_of_adam_is_one_launch_of_workgroups(
-    compiled: bool, each_toy: Device, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["Adam", "SGD"])
+def test_a_step_of_an_optimiser_is_one_launch_of_workgroups(
+    name: str, compiled: bool, each_toy: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each parameter has workgroups of its own, where there are any; else it has a launch."""
     backend: Any = each_toy.kernels.backend
     params = [Tensor(np.ones(n, np.float32), device=each_toy, requires_grad=True) for n in ((3,), (5,), (2, 4))]
-    rule, launched, launch = optim.Adam(params), list[int](), backend.launch
+    rule, launched, launch = OPTIMISERS[name](params), list[int](), backend.launch
     step = jit(rule.step) if compiled else rule.step
     for _ in range(3):
         sum((p.sum() for p in params), start=mg.zeros((), device=each_toy)).backward()

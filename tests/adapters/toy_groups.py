@@ -21,7 +21,7 @@ long t = (long)place;
 for (long w = 0; w * {group} < n; w++) {{
 long u = w * {group} + t;
 {text}
-pthread_barrier_wait(&gate);
+{barrier}
 }}
 return 0;
 }}
@@ -49,7 +49,14 @@ class GroupsBackend(CBackend):
             f"{T}* p{i} = p[{i}]; const long at{i} = m[{i}];" for i, T, b in types if b.role in ("in", "out")
         )
         return self.compiled(
-            KERNEL.format(preamble=C.preamble, shared=shared, pointers=pointers, group=GROUP, text=text)
+            KERNEL.format(
+                preamble=C.preamble,
+                shared=shared,
+                pointers=pointers,
+                group=GROUP,
+                text=text,
+                barrier=self.language.barrier if shared else "",
+            )
         )
 
 
