@@ -88,7 +88,8 @@ class CompiledBackend(StridedBackend):
         native = {name: DTYPES[name] for name in dtypes or self.language.types}
         super().__init__(device, native)
         self._pool: Any = Pool(self)
-        own = {*ANY, *ARITHMETIC, *BITWISE, *self.language.functions} - {"astype", "copy"}
+        spelled = (self.language.primitives(x) for x in self._core.values())
+        own = {*ANY, *ARITHMETIC, *BITWISE, *itertools.chain(*spelled)} - {"astype", "copy"}
         self.kernels |= {name: partial(self._line, name) for name in own - MAPS}
         self.kernels |= {name: partial(self.reduction, name) for name, op in TABLE.items() if op.combine}
         self._built: dict[Hashable, tuple[Any, tuple[Length, ...]]] = {}

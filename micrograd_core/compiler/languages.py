@@ -6,6 +6,7 @@ them; a device that has another dialect replaces what differs: ``OPENCL._replace
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -25,8 +26,8 @@ class Language(NamedTuple):
     """Core dtype to the type of a number in a buffer, where that is another one."""
     functions: Mapping[str, str] = {}
     """Primitives of floats, beside those that every language has (`ARITHMETIC`)."""
-    integers: Mapping[str, Mapping[str, str]] = {}
-    """Core dtype to the primitives that operators do not compute of it: of integers made of two words."""
+    own: Mapping[str, Mapping[str, str]] = {}
+    """Core dtype to primitives of its own: functions that the preamble has, and what integers of two words need."""
     let: str = "const {T} {name} = {x};"
     var: str = "{T} {name} = {x};"
     loop: str = "for ({I} {i} = 0; {i} < {n}; {i}++) {{"
@@ -80,11 +81,16 @@ class Language(NamedTuple):
         if name == "pow" and dtype.is_integer:  # of a negative exponent the kernel says that there is no such power
             exponent = operands[1]
             return dtype.kind == "unsigned integer" if hasattr(exponent, "shape") else 0 <= int(exponent) < 2**31
-        if name in self.functions and dtype.is_floating:
+        if name in self.primitives(dtype):
             return True
         if name == "floor" and dtype.is_integer:
             return True
         return name in ANY or (name in ARITHMETIC and dtype is not bool_) or (name in BITWISE and not dtype.is_floating)
+
+    def primitives(self, dtype: DType) -> Mapping[str, str]:
+        """Those that are no operators, with how they are spelled."""
+        functions = self.functions if dtype.is_floating else {}
+        return {**functions, **self.own.get(dtype.name, {})}
 
     def memory_of(self, dtype: DType) -> str:
         """The type of a number in a buffer."""
@@ -112,9 +118,8 @@ class Language(NamedTuple):
     def spelled(self, op: str, given: Sequence[str], dtypes: Sequence[DType], result: DType) -> str:
         """A primitive of operands, as an expression."""
         dtype = dtypes[-1]
-        own = self.functions if dtype.is_floating else self.integers.get(dtype.name, {})
-        if op in own:
-            return own[op].format(*given)
+        if (own := self.primitives(dtype).get(op)) is not None:
+            return own.format(*given)
         first, last = given[0], given[-1]
         nan = self.isnan.format(first) if dtype.is_floating else ""
         either = f"{nan} || " if nan else ""
@@ -209,6 +214,25 @@ _FUNCTIONS: Final = {
 TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
+IN_C: Final = (
+    (r"fn (\w+)\((.*?)\) -> (\S+) {", r"\3 \1(\2) {"), (r"(\w+): (\w+)(?=[,)])", r"\2 \1"),
+    (r"(?s)let (\w+) = array<(\w+), (\d+)>\((.*?)\);", r"const \2 \1[\3] = {\4};"),
+    (r"let (\w+): (\S+)", r"const \2 \1"), (r"var (\w+): (\S+)", r"\2 \1"),
+    (r"bitcast<f32>\(m\[1\]\)", "INFINITY"), (r"bitcast<f32>\(m\[2\]\)", "NAN"), (r"bitcast<(\w+)>", r"as_\1"),
+    (r"(vec\d)<(\w+)>", r"\1_\2"), (r"\babs\(", "fabs("), (r"\bround\(", "rint("), ("countLeadingZeros", "clz"),
+    (r"(?<![\w.])(\d+\.\d+(?:e[+-]?\d+)?)(?![\w.])", r"\1f"),
+)  # fmt: skip
+"""How what stands in ``functions.txt`` is written in languages like C: patterns, and what they become."""
+
+
+def in_c() -> str:
+    """The functions of ``functions.txt`` in OpenCL C, for what ``opencl.txt`` defines."""
+    own, text = (TEMPLATES.joinpath(f"{x}.txt").read_text(encoding="utf-8") for x in ("opencl", "functions"))
+    for pattern, replacement in IN_C:
+        text = re.sub(pattern, replacement, text)
+    return own + text
+
+
 def preamble(function: str, types: Mapping[str, str], upper: str = "", suffix: str = "ull") -> str:
     """Integer powers, and random numbers, in a language like C, which has `upper` halves of products of words."""
     power, random = (Template(TEMPLATES.joinpath(f"{x}.txt").read_text(encoding="utf-8")) for x in ("power", "random"))
@@ -240,20 +264,29 @@ _OPENCL: Final = {
     "int8": "char", "int16": "short", "int32": "int", "int64": "long", "uint8": "uchar", "uint16": "ushort",
     "uint32": "uint", "uint64": "ulong",
 }  # fmt: skip
+_PROGRAMS: Final = {
+    "pow": "power({0}, {1})", "exp": "natural_exp({0}, 0)", "expm1": "exp_less_1({0})", "log": "natural_log({0}, 0)",
+    "log1p": "log_beyond_1({0})", "sin": "sine({0}, 0)", "cos": "sine({0}, 1)", "tan": "tangent({0})",
+    "tanh": "hyperbolic_tangent({0})", "erf": "error_function({0})", "erfc": "error_rest({0})",
+    "times_normal": "times_normal({0}, {1})",
+}  # fmt: skip
+"""Functions of ``functions.txt``."""
 OPENCL: Final = Language(
     types={"bool": "bool", **_OPENCL, "float32": "float", "float64": "double"},
     memory={"bool": "uchar"},
     functions=C.functions,
+    own={"float32": _PROGRAMS, "float64": {"cos": "cosine({0})"}},
     literals={"float32": "{x}f", "int64": "{x}L", "uint64": "{x}UL"},
     draws=C.draws,
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
-    preamble="#pragma OPENCL FP_CONTRACT OFF\n" + preamble("", _OPENCL, "mul_hi", "UL"),
+    preamble="#pragma OPENCL FP_CONTRACT OFF\n" + in_c() + preamble("", _OPENCL, "mul_hi", "UL"),
 )
 """OpenCL C 1.2."""
 # An entry point in Metal takes buffers by index: ``kernel void run(constant long& n [[buffer(0)]], constant long* m
 # [[buffer(1)]], device float* p0 [[buffer(2)]], device uchar* p1 [[buffer(3)]], …, uint first
 # [[thread_position_in_grid]], uint step [[threads_per_grid]])``, and goes over ``u`` from `first` by `step`.
 METAL: Final = OPENCL._replace(
+    own={},
     types={name: T for name, T in OPENCL.types.items() if name != "float64"},
     functions={name: text for name, text in C.functions.items() if name not in ("expm1", "log1p", "erf", "erfc")},
     draws="",
@@ -269,15 +302,12 @@ WGSL: Final = Language(
     types={"bool": "bool", "int32": "i32", "int64": "word", "uint32": "u32", "uint64": "word", "float32": "f32"},
     memory={"bool": "u32"},
     functions={
-        "divide": "{0} / {1}", "pow": "power({0}, {1})", "abs": "abs({0})", "exp": "natural_exp({0}, 0)",
-        "expm1": "exp_less_1({0})", "log": "natural_log({0}, 0)", "log1p": "log_beyond_1({0})", "sin": "sine({0}, 0)",
-        "cos": "sine({0}, 1)", "tan": "tangent({0})", "tanh": "hyperbolic_tangent({0})", "erf": "error_function({0})",
-        "erfc": "error_rest({0})", "times_normal": "times_normal({0}, {1})", "signbit": "negative({0})",
-        "isfinite": "finite({0})", **{name: name + "({0})" for name in "sqrt floor ceil trunc round".split()},
+        "divide": "{0} / {1}", "abs": "abs({0})", "signbit": "negative({0})", "isfinite": "finite({0})", **_PROGRAMS,
+        **{name: name + "({0})" for name in "sqrt floor ceil trunc round".split()},
     },
     let="let {name} = {x};", var="var {name}: {T} = {x};", loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
     scratch="var {name}: array<{T}, {n}>;", cast="{T}({x})",
-    integers={
+    own={
         name: {
             **_LONG, "less": f"less_{name}({{0}}, {{1}})", "less_equal": f"!less_{name}({{1}}, {{0}})",
             "greater": f"less_{name}({{1}}, {{0}})", "greater_equal": f"!less_{name}({{0}}, {{1}})",
@@ -304,6 +334,6 @@ WGSL: Final = Language(
     infinity="bitcast<f32>(m[1])", nan="bitcast<f32>(m[2])", isnan="nan({0})", exact="exact({x})",
     boolean="select(0u, 1u, {x})", counter="i32", integer="m[{n} + 3]",
     draws="var x = philox({place}, {block});", barrier="workgroupBarrier();",
-    preamble=TEMPLATES.joinpath("wgsl.txt").read_text(encoding="utf-8"),
+    preamble="".join(TEMPLATES.joinpath(f"{x}.txt").read_text(encoding="utf-8") for x in ("wgsl", "functions")),
 )  # fmt: skip
 """WebGPU's language. Its compilers may reassociate sums and forget NaN; NaN and infinity come as integers."""

@@ -1,7 +1,4 @@
-"""Generated functions with their gradients under `jit` on a device, beside float64 on the cpu.
-
-``GENERATED_DEVICE=opencl:0 GENERATED=400 pytest`` on this file runs more, on another device.
-"""
+"""Generated functions with their gradients under `jit`, beside float64 on the cpu: ``GENERATED=400`` runs more."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from micrograd_core import Device, jit, plugins
 from micrograd_core.nn import functional as F  # noqa: N812
 from tests.adapters import toy_c, toy_groups
 
-DEVICE = os.environ.get("GENERATED_DEVICE", "")
 COUNT = int(os.environ.get("GENERATED", "8"))
 SHAPES = [((4, 6), (6, 4), (4, 6)), ((2, 3, 8), (8, 8), (2, 3, 8)), ((33, 65), (65, 33), (33, 65))]
 
@@ -94,21 +90,15 @@ def function(seed: int) -> tuple[Callable[..., Any], list[Any]]:
     return f, [*operands, numbers.integers(0, 50, 5)]
 
 
-@pytest.fixture(scope="module", params=[DEVICE] if DEVICE else ["cpu", "toy-groups:1"])
-def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    toy = request.param.startswith("toy")
-    if toy and toy_c.COMPILER is None:
-        pytest.skip("there is no C compiler")
-    if toy:
-        plugins.register("toy-groups", toy_groups.Plugin())
-    yield Device(request.param)
-    if toy:
-        plugins.unregister("toy-groups")
+@pytest.fixture(scope="module")
+def toy() -> Iterator[Device]:
+    plugins.register("toy-groups", toy_groups.Plugin())
+    yield Device("toy-groups:1")
+    plugins.unregister("toy-groups")
 
 
-@pytest.mark.parametrize("seed", range(COUNT))
-def test_a_generated_function_has_the_numbers_of_float64(seed: int, device: Device) -> None:
-    """As near as the cpu's float32 is to them, and a bit more; compiled once, and called again."""
+def judged(seed: int, device: Device) -> None:
+    """As near to float64 as the cpu's float32 is, and a bit more; compiled once, and called again."""
     f, operands = function(seed)
 
     def found(run: Callable[..., Any], where: Device, dtype: str) -> list[Any]:
@@ -123,3 +113,19 @@ def test_a_generated_function_has_the_numbers_of_float64(seed: int, device: Devi
             scale = max(np.abs(exact).max(initial=0), 1e-3)
             apart, rounded = (np.abs(each - exact).max(initial=0) / scale for each in (x, near))
             assert apart <= 2e-5 + 30 * rounded, (apart, rounded)
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_a_generated_function_on_a_driver(seed: int, driver: Device) -> None:
+    judged(seed, driver)
+
+
+@pytest.mark.skipif(toy_c.COMPILER is None, reason="there is no C compiler")
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_a_generated_function_on_a_toy_with_workgroups(seed: int, toy: Device) -> None:
+    judged(seed, toy)
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_a_generated_function_on_the_cpu(seed: int) -> None:
+    judged(seed, Device("cpu"))
