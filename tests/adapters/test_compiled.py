@@ -495,7 +495,7 @@ def test_a_nest_is_printed_in_each_language(name: str) -> None:
     text = Printer(step.nest, LANGUAGES[name], 6).body()
     assert text.count("{") == text.count("}") == 1  # the loop over a row
     for function in ("exp", "sin"):
-        assert LANGUAGES[name].functions[function].partition("{")[0] in text
+        assert LANGUAGES[name].primitives(DTYPES["float32"])[function].partition("{")[0] in text
     assert "None" not in text
 
 
