@@ -3,12 +3,12 @@
 import pytest
 
 import micrograd_core as mg
-from micrograd_core.errors import DeviceUnavailable
+from micrograd_core.errors import BackendNotFound, DeviceUnavailable
 
 
 @pytest.fixture(scope="session", params=["opencl:0", "wgpu:0"])
 def driver(request: pytest.FixtureRequest) -> mg.Device:
     try:
         return mg.Device(request.param)
-    except (DeviceUnavailable, ImportError) as error:
+    except (BackendNotFound, DeviceUnavailable) as error:
         pytest.skip(str(error))
