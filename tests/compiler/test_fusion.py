@@ -14,9 +14,9 @@ import pytest
 
 from micrograd_core import Device
 from micrograd_core.compiler.executor import straight_line
-from micrograd_core.compiler.fusion import Call, Plan, Run, plan
+from micrograd_core.compiler.fusion import Call, Limits, Plan, Run, plan
 from micrograd_core.compiler.nests import Compute, Load, Nest, Number, Place, Reduce, Store
-from micrograd_core.compiler.passes import optimized
+from micrograd_core.compiler.passes import optimized, written
 from micrograd_core.compiler.program import Program, Ref, Step, typed
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import float32, int64
@@ -339,6 +339,21 @@ def test_a_view_that_no_strides_can_say_is_a_call() -> None:
         "reshape",
         "nest",
     ]
+
+
+def test_what_is_compared_with_an_extreme_of_its_row_is_the_same_number() -> None:
+    """Some compilers compute a function otherwise in another loop: it is stored and read again, not computed twice."""
+
+    def f(k: Any, x: Any) -> Any:
+        y = k.sin(x)
+        top = k.max(y, axis=(1,), keepdims=True)
+        return k.astype(k.equal(y, top), dtype=float32), top
+
+    program = written(f, [((8, 6), float32)], {})
+    assert program is not None
+    found = plan(program, [Layout.contiguous((8, 6))], covers, Limits(row_bytes=0))
+    lines = [line for nest in nests(found) for part in nest.parts for line in part.lines]
+    assert [x.op for x in lines if isinstance(x, Compute)].count("sin") == 1
 
 
 def test_long_chains_do_not_blow_up() -> None:

@@ -73,10 +73,11 @@ def test_what_a_launch_reads_was_made_before(seed: int, most: int) -> None:
     assert (found.outputs, found.contiguous) == (apart.outputs, apart.contiguous)
 
 
+@pytest.mark.parametrize("steps", [256, 6])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_launch_has_the_nests_of_the_plan_with_their_buffers(seed: int) -> None:
+def test_a_launch_has_the_nests_of_the_plan_with_their_buffers(seed: int, steps: int) -> None:
     """Each line still names the buffer of the same value, and no launch is larger than a nest may be."""
-    limits = Limits(buffers=8, row_bytes=0)
+    limits = Limits(buffers=8, row_bytes=0, steps=steps)
     apart = {x.outputs: x for x in planned(seed, limits).steps if isinstance(x, Run)}
     several = 0
     for step in joined(planned(seed, limits), limits).steps:
@@ -99,7 +100,7 @@ def test_a_launch_has_the_nests_of_the_plan_with_their_buffers(seed: int) -> Non
             several += 1
             total = sum(-(-units(x, (), 4) // 4) * 4 for x in step.nest.nests)
             assert units(step.nest, (), 4) == total
-    assert several or seed not in SEVERAL
+    assert several or seed not in SEVERAL or steps < 256
 
 
 def test_a_row_with_scratch_memory_is_a_launch_of_its_own() -> None:
