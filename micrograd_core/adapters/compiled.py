@@ -325,8 +325,9 @@ class CompiledBackend(StridedBackend):
             each = [self._fused(rule.__name__, rule, *row, **settings) for row in rows]
             found = [row[:count] if x is NotImplemented else x for x, row in zip(each, rows, strict=True)]
             return tuple(map(list, zip(*found, strict=True)))
-        places = [[[*given].index(id(x)) for x in row] for row in rows]
-        kind = rule, repr((places, settings)), *((x.shape, x.dtype) for x in given.values())
+        place = {n: i for i, n in enumerate(given)}
+        places = tuple([tuple([place[id(x)] for x in row]) for row in rows])
+        kind = rule, repr(settings), places, *((x.shape, x.dtype) for x in given.values())
         if kind not in self._plans:
             specs = [(x.shape, self._core[x.dtype]) for x in given.values()]
             program = written(for_all, specs, {"rule": rule, "rows": places, **settings})

@@ -150,7 +150,7 @@ def _tiled(backend: Any, numbers: Sequence[int], batch: int, handles: Sequence[S
     lanes, side, room = backend.group, math.isqrt(backend.group), backend.group_memory // handles[0].dtype.itemsize // 2
     tile = next((x for x in (8, 4, 2) if batch * m * n >= backend.threads * x * x and 2 * min(m, n) > x * side), 0)
     facts: dict[str, Any] = {"some": PART, "tile": tile}
-    if 0 < tile * lanes <= room:
+    if side * side == lanes and 0 < tile * lanes <= room:
         rows = span = tile * side
         facts |= {"columns": tile, "side": side, "shared": tile * lanes, "barrier": language.barrier}
     else:
