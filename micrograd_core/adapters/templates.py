@@ -25,7 +25,7 @@ TILES: Final = ((8, 8), (8, 4), (8, 2), (8, 1), (4, 1), (2, 1), (1, 1))
 """Rows and columns of a product that a unit may compute."""
 LARGE: Final = 1 << 21
 """Multiplications for which an operand is copied, so that units beside each other read numbers beside each other."""
-PART, MERGED = 128, 8
+PART, MERGED = 128, 4
 """Numbers that are added up before they join a sum; runs that are merged at once."""
 LONGEST: Final = 1 << 14
 """Turns that a unit takes at most: some drivers end loops silently after 65,535."""

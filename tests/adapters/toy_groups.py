@@ -63,7 +63,7 @@ class GroupsBackend(CBackend):
 class SharingBackend(GroupsBackend):
     """Products go through memory that a workgroup shares."""
 
-    group_memory = 1 << 10
+    group_memory, lanes = 1 << 10, 2
 
 
 class Plugin:
