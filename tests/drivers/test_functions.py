@@ -57,3 +57,19 @@ def test_numbers_keep_what_compilers_think_they_may_forget(driver: mg.Device) ->
     assert mg.asarray([-1], dtype="int32", device=driver).astype("uint64").tolist() == [2**64 - 1]
     for name in ("expm1", "tanh", "sin", "tan", "log1p", "erf"):
         assert np.signbit(np.asarray(getattr(mg, name)(mg.asarray(np.float32([-0.0]), device=driver)).to("cpu")))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sines_and_cosines_of_each_other_are_one_kernel(dtype: str, driver: mg.Device) -> None:
+    """Intel's compiler joins a sine and a cosine of one number, and ends the process where these are nested."""
+    if dtype not in driver.kernels.dtypes:
+        pytest.skip(f"{driver} has no {dtype}")
+    x = np.linspace(-9, 9, 1000).astype(dtype)
+
+    def f(x: mg.Tensor) -> tuple[mg.Tensor, ...]:
+        sine, cosine = x.sin(), x.cos()
+        return sine, cosine, sine.sin(), sine.cos(), cosine.sin(), cosine.cos(), cosine.cos().cos().sin()
+
+    found = mg.jit(f)(mg.asarray(x, device=driver))
+    for one, exact in zip(found, f(mg.asarray(x.astype("float64"))), strict=True):
+        np.testing.assert_allclose(np.asarray(one.to("cpu")), np.asarray(exact), atol=4 * np.finfo(dtype).eps)
