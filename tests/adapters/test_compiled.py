@@ -398,20 +398,21 @@ OPTIMISERS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_an_optimiser_moves_parameters_as_on_the_cpu(name: str, dtype: str, each_toy: Device) -> None:
-    """Of every size, and none; gradients that lie otherwise; a learning rate that changes."""
+    """Of every size, and none; gradients that lie otherwise; a learning rate that changes; two models after each other."""
     shapes, found = [(3, 4), (5,), (), (0, 2), (1, 1), (300, 300)], dict[str, list[Any]]()
     for device in (each_toy, Device("cpu")):
         rng = np.random.default_rng(0)
-        params = [Tensor(rng.normal(size=n).astype(dtype), device=device, requires_grad=True) for n in shapes]
-        rule = OPTIMISERS[name](params)
-        for step in range(4):
-            rule.zero_grad()
-            for p in params:
-                weight = mg.asarray(rng.normal(size=p.shape[::-1]).astype(dtype), device=device)
-                (p * (weight.mT if p.ndim == 2 else weight)).sum().backward()
-            rule.lr = 0.1 / (step + 1)
-            rule.step()
-        found[str(device)] = [np.asarray(x.detach().to("cpu")) for x in params]
+        for of_a_model in (shapes, shapes[::-1]):
+            params = [Tensor(rng.normal(size=n).astype(dtype), device=device, requires_grad=True) for n in of_a_model]
+            rule = OPTIMISERS[name](params)
+            for step in range(3):
+                rule.zero_grad()
+                for p in params:
+                    weight = mg.asarray(rng.normal(size=p.shape[::-1]).astype(dtype), device=device)
+                    (p * (weight.mT if p.ndim == 2 else weight)).sum().backward()
+                rule.lr = 0.1 / (step + 1)
+                rule.step()
+            found.setdefault(str(device), []).extend(np.asarray(x.detach().to("cpu")) for x in params)
     for x, y in zip(*found.values(), strict=True):
         np.testing.assert_allclose(x, y, *(1e-5, 1e-5) if dtype == "float32" else (1e-12, 1e-12))
 
