@@ -398,7 +398,7 @@ OPTIMISERS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_an_optimiser_moves_parameters_as_on_the_cpu(name: str, dtype: str, each_toy: Device) -> None:
-    """Of every size, and none; gradients that lie otherwise; a learning rate that changes; two models after each other."""
+    """Of every size, and none; gradients that lie otherwise; a learning rate that changes; two models in turn."""
     shapes, found = [(3, 4), (5,), (), (0, 2), (1, 1), (300, 300)], dict[str, list[Any]]()
     for device in (each_toy, Device("cpu")):
         rng = np.random.default_rng(0)
