@@ -54,6 +54,8 @@ LAYOUTS: Final = 8
 """Layouts of inputs that a program is planned for; in any others they are copied first."""
 TIERS: Final = (2, 1 << 13, 1 << 62)
 """Lengths from one of these up to the next share a text: the scratch memory of a row has a limit."""
+MODELS: Final = 64
+"""Lists of parameters for which a rule of an optimiser has a launch."""
 CHUNK: Final = 4096
 """Elements of a reduction that one unit combines; longer ones go by chunks, and then by their results."""
 
@@ -97,7 +99,7 @@ class CompiledBackend(StridedBackend):
         self.kernels |= {"adam_step": self._adam_step, "sgd_step": self._sgd_step}
         self.kernels |= {"fused": lambda compose: partial(self._fused, compose, compose)}
         self._number = lru_cache(4096)(self._uploaded)
-        self._plans: dict[Hashable, Any] = {}
+        self._plans: dict[tuple[Any, ...], Any] = {}
         self._compositions = nests.compositions_of_nests()
         if self.language.draws and {"int64", "uint64"} <= native.keys():
             self.kernels |= {each.__name__: partial(each, self) for each in templates.RANDOM}
@@ -305,36 +307,46 @@ class CompiledBackend(StridedBackend):
         results = tuple([values[x.number] for x in found.outputs])
         return results if len(results) > 1 else results[0]
 
-    def _adam_step(self, *lists: Any, step: float, eps: float, shrink: float, **settings: Any) -> tuple[list[Any], ...]:
+    def _adam_step(self, *lists: Any, step: float, eps: float, shrink: float, betas: Sequence[float],
+                   weight_decay: float) -> tuple[list[Any], ...]:  # fmt: skip
         """See `_moved`."""
-        return self._moved(adam_step, lists, (step, eps, shrink), settings)
+        numbers = step, eps, shrink, *(x for beta in betas for x in (beta, 1 - beta)), weight_decay
+        return self._moved(adam_step, lists, numbers, decays=bool(weight_decay))
 
-    def _sgd_step(self, *lists: Any, lr: float, dampening: float, **settings: Any) -> tuple[list[Any], ...]:
+    def _sgd_step(self, *lists: Any, lr: float, momentum: float, dampening: float, weight_decay: float,
+                  nesterov: bool) -> tuple[list[Any], ...]:  # fmt: skip
         """See `_moved`; a first velocity is the gradient."""
         share = 1.0 if lists[-1][0] is None else 1 - dampening
-        return self._moved(sgd_step, lists, (lr,), {"share": share, **settings})
+        flags = {"keeps": bool(momentum), "shares": share != 1, "decays": bool(weight_decay), "nesterov": nesterov}
+        return self._moved(sgd_step, lists, (lr, momentum, share, weight_decay), **flags)
 
-    def _moved(self, rule: Callable[..., Any], lists: Any, numbers: Any, settings: Any) -> tuple[list[Any], ...]:
-        """A step for all parameters: in one launch, or in one for each. Numbers that change are no part of a text."""
-        given, rows, count = dict[int, Strided](), list[Any](), len(lists) - 1
+    def _moved(
+        self, rule: Callable[..., Any], lists: Any, numbers: Sequence[float], **flags: bool
+    ) -> tuple[list[Any], ...]:
+        """A step for all parameters in one launch; in one for each without workgroups, or where lists are too many.
+
+        `numbers` may change from step to step, and are no part of a text; states that are missing are 0.
+        """
+        rows, given, count = list[Any](), dict[int, Strided](), len(lists) - 1
         for p, *each in zip(*lists, strict=True):
-            *known, zero = (self._number(x, repr(x), p.dtype) for x in (*numbers, 0.0))
+            zero, *known = (self._number(x, repr(x), p.dtype) for x in (0.0, *numbers))
             rows.append([p, *(zero if x is None else x for x in each), *known])
             given |= {id(x): x for x in rows[-1]}
-        if not self.group:  # one text for parameters of all shapes; there is nothing to move of no elements
-            each = [self._fused(rule.__name__, rule, *row, **settings) for row in rows]
-            found = [row[:count] if x is NotImplemented else x for x, row in zip(each, rows, strict=True)]
-            return tuple(map(list, zip(*found, strict=True)))
         place = {n: i for i, n in enumerate(given)}
         places = tuple([tuple([place[id(x)] for x in row]) for row in rows])
-        kind = rule, repr(settings), places, *((x.shape, x.dtype) for x in given.values())
-        if kind not in self._plans:
+        kind = rule, places, *flags.values(), *((x.shape, x.dtype) for x in given.values())
+        if self.group and kind not in self._plans and sum(each[0] is rule for each in self._plans) < MODELS:
             specs = [(x.shape, self._core[x.dtype]) for x in given.values()]
-            program = written(for_all, specs, {"rule": rule, "rows": places, **settings})
-            assert program is not None
-            self._plans[kind] = self.compile(program)
-        made = self._plans[kind](*given.values())
-        return tuple([[*made[i::count]] for i in range(count)])
+            program = written(for_all, specs, {"rule": rule, "rows": places, **flags})
+            self._plans[kind] = program and self.compile(program)
+        if self._plans.get(kind):
+            made = self._plans[kind](*given.values())
+            return tuple([[*made[i::count]] for i in range(count)])
+        found = [self._fused(rule.__name__, rule, *row, **flags) for row in rows]
+        whole = [
+            row[:count] if x is NotImplemented else x for x, row in zip(found, rows, strict=True)
+        ]  # of no elements
+        return tuple(map(list, zip(*whole, strict=True)))
 
     def _planned_for_all(self, composition: Any, specs: Sequence[Any], params: Mapping[str, Any]) -> Any:
         """The nests of a composition over symbolic lengths; ``None`` where there is more, or a length decides."""
@@ -434,22 +446,23 @@ class Planned:
             run.call(function, [*map(Ref, step.inputs)], step.outputs, True)
 
 
-def adam_step(k: Any, p: Any, g: Any, m: Any, v: Any, step: Any, eps: Any, shrink: Any, *, betas: Any,
-              weight_decay: float) -> Any:  # fmt: skip
+def adam_step(k: Any, p: Any, g: Any, m: Any, v: Any, step: Any, eps: Any, shrink: Any, beta1: Any, rest1: Any,
+              beta2: Any, rest2: Any, weight_decay: Any, *, decays: bool) -> Any:  # fmt: skip
     """A parameter and its moments after a step of Adam, as docs/backends.md has it."""
-    g = k.add(g, k.multiply(p, weight_decay)) if weight_decay else g
-    pairs = (m, g, betas[0]), (v, k.multiply(g, g), betas[1])
-    m, v = (k.add(k.multiply(old, decay), k.multiply(new, 1 - decay)) for old, new, decay in pairs)
+    g = k.add(g, k.multiply(p, weight_decay)) if decays else g
+    m = k.add(k.multiply(m, beta1), k.multiply(g, rest1))
+    v = k.add(k.multiply(v, beta2), k.multiply(k.multiply(g, g), rest2))
     return k.subtract(k.multiply(p, shrink), k.divide(k.multiply(m, step), k.add(k.sqrt(v), eps))), m, v
 
 
-def sgd_step(k: Any, p: Any, g: Any, v: Any, lr: Any, *, share: float, momentum: float, weight_decay: float,
-             nesterov: bool) -> Any:  # fmt: skip
+def sgd_step(k: Any, p: Any, g: Any, v: Any, lr: Any, momentum: Any, share: Any, weight_decay: Any, *, keeps: bool,
+             shares: bool, decays: bool, nesterov: bool) -> Any:  # fmt: skip
     """A parameter and its velocity, to which a share of the gradient is added, after a step of SGD."""
-    g = k.add(g, k.multiply(p, weight_decay)) if weight_decay else g
-    v = k.add(k.multiply(v, momentum), g if share == 1 else k.multiply(g, share)) if momentum else g
-    way = k.add(g, k.multiply(v, momentum)) if nesterov else v
-    return k.subtract(p, k.multiply(way, lr)), v
+    g = k.add(g, k.multiply(p, weight_decay)) if decays else g
+    if keeps:
+        v = k.add(k.multiply(v, momentum), k.multiply(g, share) if shares else g)
+        g = k.add(g, k.multiply(v, momentum)) if nesterov else v
+    return k.subtract(p, k.multiply(g, lr)), v
 
 
 def for_all(k: Any, *values: Any, rule: Callable[..., Any], rows: Sequence[Sequence[int]], **settings: Any) -> Any:

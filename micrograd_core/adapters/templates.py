@@ -125,12 +125,13 @@ def matmul(backend: Any, x: Strided, y: Strided) -> Any:
     if (n < lanes and m > n) or (left.layout.strides[-2] == 1 != right.layout.strides[-1] and m >= lanes):
         left, right, out = map(_turned, (right, left, out))
     *batch, m, n = out.shape
-    if right.layout.strides[-1] != 1 and n >= lanes and m * n * k >= LARGE:
+    if right.layout.strides[-1] != 1 and n >= lanes and m * n * k >= LARGE and 0 not in right.layout.strides[:-2]:
         right = backend.kernels["copy"](right)
     given = [each.view(each.layout.broadcast_to((*batch, *each.shape[-2:]))) for each in (left, right)]
     groups = nests.neighbours(batch, [each.layout.strides[:-2] for each in given])
     if len(groups) > 2:
-        given, groups = [*map(backend._contiguous, given)], [[*range(len(batch))]]
+        given = [*map(backend._contiguous, given)]
+        groups = nests.neighbours(batch, [each.layout.strides[:-2] for each in given])
     outer, inner = ([list[int](), *groups] if len(groups) < 2 else groups)[-2:] if groups else ([], [])
     first, second = (each.layout.strides for each in given)
     lead = [each[group[-1]] if group else 0 for group in (outer, inner) for each in (first, second)]
@@ -154,7 +155,7 @@ def _tiled(backend: Any, numbers: Sequence[int], batch: int, handles: Sequence[S
         rows = span = tile * side
         facts |= {"columns": tile, "side": side, "shared": tile * lanes, "barrier": language.barrier}
     else:
-        lanes = backend.lanes
+        lanes = min(backend.lanes, 1 << (n - 1).bit_length())
         tiles = [
             (rows, x) for rows, x in TILES if rows * x <= backend.tile and rows < 2 * m and (x == 1 or lanes * x <= n)
         ]

@@ -19,6 +19,8 @@ from micrograd_core.dtypes import DType
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
 
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
 
 class Assembly:
     """The nest of a group of steps; `wanted` values are stored, and `layout` knows where a value lies.
@@ -40,12 +42,12 @@ class Assembly:
         self.kept: dict[int, int] = {}  # buffer by the identity of the value that is stored or spilled
         self.once: dict[Any, Ref] = {}  # what is there for the whole row
         self.dear: set[int] = set()  # what takes long to compute again
-        self.compared: set[int] = set()  # what must be the same number again, which not all compilers promise
+        self.compared: set[int] = set()  # with a row's: must be the same number again, which not all compilers promise
         for node in group.nodes:
             self.levels[id(node)] = self.level(node)
             if TABLE[node.op].cost > 1 or any(id(x) in self.dear for x in self.elements_of(node)):
                 self.dear.add(id(node))
-            if node.op in ("equal", "not_equal"):
+            if node.op in COMPARISONS and any(map(self.is_row, self.sources(node))):
                 self.compared |= {id(x) for x in self.elements_of(node)}
 
     # ── levels ───────────────────────────────────────────────────────────────────────────────────────────────

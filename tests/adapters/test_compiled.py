@@ -142,6 +142,14 @@ def test_products_of_batches_that_lie_anyhow(first: Any, second: Any, seed: int,
     np.testing.assert_array_equal(numbers(x @ y), a @ b)
 
 
+@with_compiler
+def test_products_of_batches_with_an_axis_of_length_1(each_toy: Device) -> None:
+    a = np.arange(96, dtype="float32").reshape(2, 3, 4, 2, 2)
+    b = np.arange(32, dtype="float32").reshape(2, 1, 4, 1, 2, 2)
+    x, y = mg.asarray(a, device=each_toy)[:, :, :, None], mg.asarray(b, device=each_toy)
+    np.testing.assert_array_equal(numbers(x @ y), a[:, :, :, None] @ b)
+
+
 WINDOWS = [
     ((5,), (2,), (1,), (0,), (1,)), ((7,), (3,), (2,), (1,), (2,)), ((5, 6), (3, 2), (1, 2), (1, 0), (1, 1)),
     ((4, 6), (2, 2), (2, 2), (0, 0), (1, 1)), ((3, 4, 5), (2, 1, 3), (1, 1, 2), (1, 0, 1), (1, 2, 1)),
@@ -437,6 +445,46 @@ def test_a_step_of_an_optimiser_is_one_launch_of_workgroups(
     monkeypatch.setattr(backend, "launch", lambda *given: (launched.append(given[1]), launch(*given)))
     step()
     assert [n for n in launched if n > 1] == ([4 + 8 + 8] if backend.group else [3, 5, 8])
+
+
+@with_compiler
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
+def test_settings_that_change_at_each_step_need_no_kernel(name: str, each_toy: Device) -> None:
+    p = Tensor(np.ones(7, np.float32), device=each_toy, requires_grad=True)
+    rule: Any = {"SGD": optim.SGD, "Adam": optim.Adam}[name](
+        [p], weight_decay=0.1, **{"momentum": 0.5} if name == "SGD" else {}
+    )
+    backend, known = each_toy.kernels.backend, list[tuple[int, int]]()
+    for step in range(6):
+        rule.lr, rule.weight_decay = 0.1 / (step + 1), 0.01 * (step + 1)
+        if name == "SGD":
+            rule.momentum = 0.5 + step / 100
+        else:
+            rule.betas, rule.eps = (0.9 - step / 100, 0.99 - step / 1000), 1e-8 * (step + 1)
+        (p * p).sum().backward()
+        rule.step()
+        rule.zero_grad()
+        known.append((len(backend._plans), len(backend._built)))
+    assert known[2:] == known[1:-1]
+
+
+@with_compiler
+@pytest.mark.parametrize("most", [0, 1])
+def test_lists_of_parameters_that_are_too_many_have_a_launch_for_each(
+    most: int, each_toy: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("micrograd_core.adapters.compiled.MODELS", most)
+    found = []
+    for device in (each_toy, Device("cpu")):
+        params = [Tensor(np.full(n, 2.0, np.float32), device=device, requires_grad=True) for n in (3, 5, 6)]
+        rule = optim.Adam(params, 0.1)
+        for step in range(5):
+            rule.zero_grad()
+            for p in params[step % 3 :]:
+                (p * p).sum().backward()
+            rule.step()
+        found.append(np.concatenate([numbers(p) for p in params]))
+    np.testing.assert_allclose(*found, rtol=1e-6)
 
 
 @with_compiler

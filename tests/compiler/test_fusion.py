@@ -341,13 +341,14 @@ def test_a_view_that_no_strides_can_say_is_a_call() -> None:
     ]
 
 
-def test_what_is_compared_with_an_extreme_of_its_row_is_the_same_number() -> None:
+@pytest.mark.parametrize("comparison", ["equal", "not_equal", "less", "greater_equal"])
+def test_what_is_compared_with_an_extreme_of_its_row_is_the_same_number(comparison: str) -> None:
     """Some compilers compute a function otherwise in another loop: it is stored and read again, not computed twice."""
 
     def f(k: Any, x: Any) -> Any:
         y = k.sin(x)
         top = k.max(y, axis=(1,), keepdims=True)
-        return k.astype(k.equal(y, top), dtype=float32), top
+        return k.astype(getattr(k, comparison)(y, top), dtype=float32), top
 
     program = written(f, [((8, 6), float32)], {})
     assert program is not None
