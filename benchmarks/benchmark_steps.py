@@ -164,6 +164,10 @@ def driver(device: str) -> str:
     return f"{platform.name} {platform.version}" if platform else " ".join(map(str, info.values()))
 
 
+ROW = 20
+"""Steps after each other, as in a training; threads of the device that ran before are asleep by then."""
+
+
 def main() -> None:
     """Measure, print, and keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -190,7 +194,7 @@ def main() -> None:
             launches[each] = count[each[0]]() - before
         for _ in range(options.rounds):
             for each, step in steps.items():
-                for _ in range(5):
+                for _ in range(ROW):
                     start = time.perf_counter()
                     step()
                     taken[each].append(time.perf_counter() - start)
