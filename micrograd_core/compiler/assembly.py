@@ -15,11 +15,9 @@ from micrograd_core.compiler import nests
 from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.program import Ref
 from micrograd_core.compiler.views import DRAWN, Node, composed, through
-from micrograd_core.dtypes import DType
+from micrograd_core.dtypes import DType, bool_
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
-
-COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 
 
 class Assembly:
@@ -47,7 +45,7 @@ class Assembly:
             self.levels[id(node)] = self.level(node)
             if TABLE[node.op].cost > 1 or any(id(x) in self.dear for x in self.elements_of(node)):
                 self.dear.add(id(node))
-            if node.op in COMPARISONS and any(map(self.is_row, self.sources(node))):
+            if node.dtype is bool_ and any(map(self.is_row, self.sources(node))):
                 self.compared |= {id(x) for x in self.elements_of(node)}
 
     # ── levels ───────────────────────────────────────────────────────────────────────────────────────────────

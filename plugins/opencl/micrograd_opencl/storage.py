@@ -46,7 +46,7 @@ class OpenCLBackend(CompiledBackend):
         super().__init__(name, [each for each in OPENCL.types if double or each != "float64"])
         self.opencl, self._guard = device, threading.RLock()
         self.limits = self.limits._replace(buffers=device.max_parameter_size // 8 - 2)  # of pointers: two are ours
-        self.group = self.lanes = 16 if device.type & cl.device_type.CPU else 64
+        self.group = self.lanes = 16 if device.type & cl.device_type.CPU else min(64, device.max_work_group_size)
         self.threads = device.max_compute_units * self.group * 2
         if device.local_mem_type == cl.device_local_mem_type.LOCAL:
             self.group_memory = device.local_mem_size
