@@ -6,6 +6,8 @@ import pytest
 import micrograd_core as mg
 
 WITHIN_2 = "exp expm1 exp2 log log1p log2 log10 sin cos tan tanh erf erfc erfinv asinh atanh softplus rsqrt".split()
+OWN = "exp expm1 log log1p sin cos tan tanh erf erfc exp2 softplus".split()
+"""Of these, what OpenCL computes by programs of its own; the others are its driver's, of which it promises 5 units."""
 SMALLEST = 2.0**-126
 """Devices may take numbers below it for 0."""
 
@@ -29,12 +31,12 @@ def apart(found: np.ndarray, exact: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", WITHIN_2)
-def test_functions_are_within_two_units_in_the_last_place(name: str, driver: mg.Device) -> None:
+def test_functions_are_within_a_few_units_in_the_last_place(name: str, driver: mg.Device) -> None:
     x, function = numbers(), getattr(mg, name)
     with np.errstate(all="ignore"):
         exact = np.asarray(function(mg.asarray(x.astype(np.float64), device="cpu")))
         found = np.asarray(function(mg.asarray(x, device=driver)).to("cpu")).astype(np.float64)
-        assert apart(found, exact) <= 2
+        assert apart(found, exact) <= (2 if name in OWN or "wgpu" in str(driver) else 5)
 
 
 def test_powers_are_within_two_units_in_the_last_place(driver: mg.Device) -> None:
