@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from typing import Any
 
 from micrograd_core.compiler.languages import C
 from micrograd_core.compiler.nests import Nest
+from micrograd_core.dtypes import DType
 from micrograd_core.plugins import hookimpl
 from tests.adapters.toy_c import CBackend
 
@@ -37,10 +40,21 @@ pthread_barrier_destroy(&gate);
 
 
 class GroupsBackend(CBackend):
-    """Each unit of a workgroup is a thread; workgroups come one after the other."""
+    """Each unit of a workgroup is a thread; workgroups come one after the other.
+
+    A buffer ends where memory does: to read or write behind it ends the process.
+    """
 
     language = C._replace(barrier="pthread_barrier_wait(&gate);")
     group = lanes = GROUP
+
+    def alloc(self, count: int, dtype: DType) -> Any:
+        size = count * dtype.itemsize
+        whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = mmap.mmap(-1, whole + mmap.PAGESIZE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + whole), mmap.PAGESIZE, 0)
+        return (ctypes.c_char * size).from_buffer(memory, whole - size)
 
     def build(self, text: str, nest: Nest) -> Any:
         types = [(i, C.types[b.dtype.name], b) for i, b in enumerate(nest.buffers)]
