@@ -83,7 +83,11 @@ PARTS: Final = 4
 
 
 def no_leak(device: Device, steps: int) -> str:
-    """The memory in use after many steps is that after a few, and so is what the pool holds; else, when it grew."""
+    """The memory in use after many steps is that after a few; what the pool holds, that after a quarter of them.
+
+    Which blocks a pool cuts for the first steps depends on what was compiled and recorded meanwhile: it may ask the
+    driver once more, as it has on an H200 for 64 KiB. A leak asks again and again.
+    """
     import gc
 
     step = trainer(device)
@@ -97,7 +101,7 @@ def no_leak(device: Device, steps: int) -> str:
             step()
         device.synchronize()
         seen.append(device.memory())
-    if any(seen[-1].get(kind, 0) > seen[0].get(kind, 0) for kind in ("in_use", "reserved")):
+    if any(seen[-1].get(kind, 0) > seen[at].get(kind, 0) for kind, at in (("in_use", 0), ("reserved", 1))):
         raise AssertionError(f"memory grew in {steps} steps: {seen}")
     return f"{steps} steps; in use {seen[0].get('in_use', 'unknown')} bytes before and after"
 

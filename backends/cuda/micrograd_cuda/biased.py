@@ -1,4 +1,4 @@
-"""Products that add a bias as they are written, by cuBLASLt, which CuPy does not wrap: a launch less for each layer.
+"""Products by cuBLASLt, which CuPy does not wrap: a bias is added as they are written, and short ones count nothing.
 
 What cuBLASLt has no algorithm for, and a machine without the library, take cuBLAS and a launch that adds the bias.
 """
@@ -22,6 +22,16 @@ TRANSA, TRANSB, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # cublasLtMatmulDescAttribu
 MOST_WORKSPACE, REDUCTIONS = 1, 3  # cublasLtMatmulPreferenceAttributes_t, as are those of alignments
 ALIGNMENTS: Final = (5, 6, 7, 8)  # of A, B, C and D
 IN_COMPUTE_TYPE: Final = 2  # CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: parts of a sum are not rounded to halves
+
+
+def short(call: Product, kind: int) -> bool:
+    """Whether a product of halves has results enough for a GPU, and is done before its parts need be given out by need.
+
+    Which blocks of some kernels do by a counter: a launch of its own sets that to 0, and on an H200 costs 3 to 6 µs,
+    more than is won in products of less than about 50 µs. Without memory there is no counter, nor are sums in parts.
+    """
+    results = call.m * call.n
+    return kind != TYPE["float32"] and results >= 2**20 and results * call.k <= 2**35
 
 
 class Found(ctypes.Structure):
@@ -63,18 +73,21 @@ class BiasedProducts(Library):
     def plan(self, call: Product, dtype: str, compute: int, addresses: tuple[int, int, int, int]) -> Plan | None:
         """For matrices, bias and result that lie as these do; ``None`` where there is no algorithm.
 
-        `addresses` are those of A, B, the result and the bias.
+        `addresses` are those of A, B, the result and the bias; 0 for none.
         """
-        alignments = tuple([at & -at & 255 or 256 for at in addresses])
-        found: Plan | None = self._kept((call, TYPE[dtype], compute, alignments), addresses[3])
+        alignments, bias = tuple([at & -at & 255 or 256 for at in addresses]), addresses[3]
+        found: Plan | None = self._kept((call, TYPE[dtype], compute, alignments, bias > 0), bias)
         return found
 
-    def _planned(self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], bias: int) -> Plan | None:
+    def _planned(self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], biased: bool,
+                 bias: int) -> Plan | None:  # fmt: skip
         integer, size = ctypes.c_int32, ctypes.c_uint64
         description = self._made("cublasLtMatmulDescCreate", compute, FLOAT32)
-        for attribute, value in ((TRANSA, call.first.transposed), (TRANSB, call.second.transposed), (EPILOGUE, BIAS)):
+        for attribute, value in ((TRANSA, call.first.transposed), (TRANSB, call.second.transposed)):
             self._set("MatmulDesc", description, attribute, integer(value))
-        self._set("MatmulDesc", description, BIAS_POINTER, ctypes.c_void_p(bias))  # its alignment is looked at
+        if biased:
+            self._set("MatmulDesc", description, EPILOGUE, integer(BIAS))
+            self._set("MatmulDesc", description, BIAS_POINTER, ctypes.c_void_p(bias))  # its alignment is looked at
 
         def matrix(rows: int, columns: int, operand: Operand) -> ctypes.c_void_p:
             stored = (columns, rows) if operand.transposed else (rows, columns)
@@ -83,7 +96,7 @@ class BiasedProducts(Library):
         m, n, k = call.m, call.n, call.k
         a, b, to = matrix(m, k, call.first), matrix(k, n, call.second), matrix(m, n, Operand(False, m, 0))
         wanted = self._made("cublasLtMatmulPreferenceCreate")
-        self._set("MatmulPreference", wanted, MOST_WORKSPACE, size(WORKSPACE))
+        self._set("MatmulPreference", wanted, MOST_WORKSPACE, size(0 if short(call, kind) else WORKSPACE))
         self._set("MatmulPreference", wanted, REDUCTIONS, ctypes.c_uint32(IN_COMPUTE_TYPE))
         for attribute, bytes_ in zip(ALIGNMENTS, (*alignments[:2], alignments[2], alignments[2]), strict=True):
             self._set("MatmulPreference", wanted, attribute, ctypes.c_uint32(bytes_))
@@ -104,7 +117,7 @@ class BiasedProducts(Library):
         (a, b, to, bias), (first, second, result) = addresses, plan.matrices
         with self._lock:  # the description is the plan's, and calls leave the interpreter's
             self._bias.value = bias
-            if self._describe(plan.description, BIAS_POINTER, self._bias_at, ADDRESS):
+            if bias and self._describe(plan.description, BIAS_POINTER, self._bias_at, ADDRESS):
                 return False
             return not self._multiply(
                 self._handle, plan.description, self._one, a, first, b, second, self._zero, to, result, to, result,

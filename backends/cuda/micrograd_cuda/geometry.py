@@ -210,12 +210,13 @@ class Pieces(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: int, each: int = 1, *,
-               peel: bool = False) -> Pieces:  # fmt: skip
+               peel: bool = False, largest: int = 1024) -> Pieces:  # fmt: skip
     """The launch for functions of whole rows of `operands` contiguous (rows, columns) matrices.
 
     As few threads per row as keep at most 4 packs each, so that there is little to reduce; at most 32 elements of all
     operands in registers per thread, where more would spill. Each group of threads takes about `each` rows. With `peel`
-    rows of any length go in whole packs, if they are long enough that the ends, which go by elements, are few.
+    rows of any length go in whole packs, if they are long enough that the ends, which go by elements, are few. A group
+    is `largest` at most: where a long row is read once, two groups share a multiprocessor, and none waits for itself.
     """
     itemsize = ITEMSIZE[dtype]
     pack, whole = power_of_two(columns, max(alignment // itemsize, 1)), 16 // itemsize
@@ -224,7 +225,7 @@ def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: in
     packs = columns // pack if peeled else ceil_div(columns, pack)
     most = max(1, min(4, 32 // (pack * operands)))
     group = 2 * pack if peeled else 1  # each end element has a thread
-    while group < 1024 and group * most < packs:
+    while group < largest and group * most < packs:
         group *= 2
     items = ceil_div(packs, group)
     items = items if items * pack * operands <= 32 else 0

@@ -25,12 +25,8 @@ from micrograd_cuda.plans import VIEWS, planned
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import Reductions, Rows
 from micrograd_cuda.runtime import CuPyRuntime
-from micrograd_cuda.units import ELEMENT, FUNCTORS, RESULT, Unit, operation_of, variant
+from micrograd_cuda.units import ELEMENT, FUNCTORS, GELU, OWN, RESULT, Unit, variant
 from micrograd_cuda.windows import Windows
-
-GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
-OWN: Final = {operation_of(functor): functor for functor in FUNCTORS}
-"""Operation to its functor; and by such a name also those for one parameter or one dtype of an operation."""
 
 MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
@@ -215,10 +211,6 @@ class Special(Kernels):
         """Exact, or with ``tanh``."""
         return self.before[GELU[approximate]](x)
 
-    def gelu_gradient(self, g: Any, x: Any, *, approximate: str) -> Any:
-        """Exact, or with ``tanh``."""
-        return self.before[f"{GELU[approximate]}_gradient"](g, x)
-
     def nextafter(self, x: Any, y: Any) -> Any:
         """Of other dtypes the neighbours are further apart than those in the type that they are computed in."""
         wide = name_of((y if is_number(x) else x).dtype) in ("float32", "float64")
@@ -273,9 +265,9 @@ class Products(Kernels):
         if not call.k:
             return self.xp.zeros(call.shape, dtype=dtype), False
         out, compute = runtime.empty(call.shape, dtype), gemm.compute_type(name, self.precision())
-        biased = runtime.biased_gemm(call, name, compute) if out.size and bias is not None else None
-        if biased is not None and biased(x, y, bias, out):
-            return out, True
+        biased = runtime.biased_gemm(call, name, compute, bias is not None) if out.size else None
+        if biased is not None and biased(x, y, out if bias is None else bias, out):
+            return out, bias is not None
         runtime.gemm(call, name, compute)(x, y, out)
         return out, False
 

@@ -27,9 +27,8 @@ from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
 from micrograd_cuda.geometry import FILLED, ceil_div
-from micrograd_cuda.kernels import OWN
 from micrograd_cuda.operands import contiguous, is_number, is_operation
-from micrograd_cuda.units import BLOCK, FUNCTORS, INDEX, source
+from micrograd_cuda.units import BLOCK, FUNCTORS, INDEX, OWN, source
 
 PARAMETERS: Final = 3900
 """Bytes of a kernel's parameters that a table may take."""
@@ -121,12 +120,21 @@ def mixes(op: str, operands: tuple[Any, ...], params: Any, type: TensorSpec) -> 
 
 
 def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
-    """Casts of halves to float32 for such kernels vanish, and of their results to halves: they read and write these."""
+    """Casts of halves to float32 for such kernels vanish, and of their results to halves: they read and write these.
+
+    Casts of inputs that are read more than once, as those of weights are, come first, where they share a launch.
+    """
     read = [x for step in program.steps for x in step.operands]
     uses = Counter(x.number for x in (*read, *program.outputs) if isinstance(x, Ref))
-    made = dict[Any, Any]()  # by value, the step that makes it
+    made, early = dict[Any, Any](), list[Any]()  # by value, the step that makes it
+    for step, (n, *_) in program.numbered():
+        if step.op == "astype" and step.operands[0].number < program.inputs and uses[n] > 1:
+            early.append((step, program.types[n : n + 1]))
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
+        while early:  # what is asked for again is the same value
+            cast, type = early.pop(0)
+            k.step("astype", [k.inputs[cast.operands[0].number]], cast.params, type)
         op, given, params, to = step.op, operands, step.params, types[0].dtype
         before = made.get(operands[0].ref) if op == "astype" else None
         if mixes(op, operands, params, types[0]):

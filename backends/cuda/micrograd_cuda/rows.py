@@ -10,7 +10,7 @@ from micrograd_cuda import geometry
 from micrograd_cuda.geometry import Channels
 from micrograd_cuda.operands import Kernels, element, is_number, name_of, of_elements, place, planned_of_elements
 from micrograd_cuda.plans import planned
-from micrograd_cuda.units import ELEMENT, INDEX, RESULT
+from micrograd_cuda.units import ELEMENT, GELU, INDEX, OWN, RESULT, variant
 
 IGNORED: Final = -100  # the class number that a loss leaves out unless told otherwise
 
@@ -70,28 +70,37 @@ class Reductions(Kernels):
         return self.channels(found, of, dtype, functor, divisor, whole=True)
 
     def relu_gradient(self, g: Any, out: Any) -> Any:
-        """The gradient of relu; of a matrix its columns are added up on the way, for the bias that comes next.
+        """The gradient of relu."""
+        return self.gradient("relu_gradient", g, out)
+
+    def gelu_gradient(self, g: Any, x: Any, *, approximate: str) -> Any:
+        """Exact, or with ``tanh``."""
+        return self.gradient(f"{GELU[approximate]}_gradient", g, x)
+
+    def gradient(self, name: str, g: Any, x: Any) -> Any:
+        """That of an activation; columns of matrices are added up on the way, for the bias that comes next.
 
         But where a matrix is large and so narrow that most threads of a block of columns would have none.
         """
-        shape: Shape = getattr(out, "shape", ())
-        fits = len(shape) == 2 and shape == getattr(g, "shape", ()) and (shape[1] >= MANY or out.size <= SMALL)
-        flat = fits and out.size and g.flags.c_contiguous and out.flags.c_contiguous
-        if not flat or g.dtype != out.dtype or name_of(g.dtype) not in ELEMENT:
-            return self.before["relu_gradient"](g, out)
-        kept, sums = self._relu_gradient(g, out)
-        dtype = kept.dtype  # what is remembered must not keep the array itself
-        self.runtime.remembered.keep((kept,), ((0,), dtype), lambda: self.merged(sums, dtype), made=True)
+        shape: Shape = getattr(x, "shape", ())
+        fits = 1 < len(shape) < 4 and shape == getattr(g, "shape", ()) and (shape[-1] >= MANY or x.size <= SMALL)
+        flat = fits and x.size and g.flags.c_contiguous and x.flags.c_contiguous
+        if not flat or g.dtype != x.dtype or name_of(g.dtype) not in ELEMENT:
+            return self.before[name](g, x)
+        kept, sums = self._gradient_columns(name, g, x)
+        dtype, axes = kept.dtype, tuple(range(len(shape) - 1))  # what is remembered must not keep the array itself
+        self.runtime.remembered.keep((kept,), (axes, dtype), lambda: self.merged(sums, dtype), made=True)
         return kept
 
     @planned
-    def _relu_gradient(self, g: Any, out: Any) -> tuple[Any, Any]:
+    def _gradient_columns(self, name: str, g: Any, x: Any) -> tuple[Any, Any]:
         """The gradient, and sums of its columns, as many as there are bands of rows."""
-        (rows, columns), empty, dtype, start = g.shape, self.runtime.empty, g.dtype, self.alignment(g, out)
-        launch = geometry.channel_launch(Channels(False, rows, columns, 1), dtype.itemsize, start, FEW)
+        empty, dtype, start, columns = self.runtime.empty, g.dtype, self.alignment(g, x), g.shape[-1]
+        launch = geometry.channel_launch(Channels(False, g.size // columns, columns, 1), dtype.itemsize, start, FEW)
         total = self.wide(dtype) if launch.parts > 1 else dtype
         kept, to = empty(g.shape, dtype), empty((launch.parts, columns), total)
-        self.run("relu_gradient_columns", launch, (element(g), element(to)), to, kept, g, out, *launch.numbers)
+        own = variant(OWN[name], name_of(dtype)), element(g), element(to)
+        self.run("gradient_columns", launch, own, to, kept, g, x, *launch.numbers)
         return kept, to
 
     def rows(self, x: Any, rows: int, columns: int, dtype: Any, functor: str, divisor: float, *,
@@ -113,20 +122,46 @@ MOST_PARTS: Final = 4096  # that one block adds up
 def norm(centered: str) -> Any:
     """One read, one write, weight and bias on the way."""
 
-    @planned_of_elements
+    @of_elements
     def kernel(self: Rows, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float,
                dtype: Any = None) -> Any:  # fmt: skip
-        return self._norm("norm", (x,), centered, (weight, bias), eps, axis, dtype)
+        return self._norm(centered, None, x, weight, bias, axis, eps, dtype)
 
     return kernel
 
 
 def norm_gradient(centered: str) -> Any:
-    """Two reads, one write."""
+    """Two reads, one write. What the gradients of weight and bias are made of is found on the way."""
 
-    @planned_of_elements
+    @of_elements
     def kernel(self: Rows, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
-        return self._norm("norm_gradient", (x, g), centered, (weight,), eps, axis, dtype)
+        if is_number(weight) or not x.size or weight.shape != tuple([x.shape[each] for each in axis]):
+            return self._norm(centered, g, x, weight, 0.0, axis, eps, dtype)
+        out, sums = self._gradients(centered, g, x, weight, axis, eps, dtype or x.dtype)
+        self.runtime.remembered.keep((g, x), (centered, axis, eps), sums, made=False)
+        return out
+
+    return kernel
+
+
+def norm_weight_gradient(centered: str) -> Any:
+    """Two reads, or none after the gradient of the input; the gradient of a bias is found on the way."""
+
+    @of_elements
+    def kernel(self: Rows, g: Any, x: Any, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
+        others, to = tuple([each for each in range(len(x.shape)) if each not in axis]), dtype or x.dtype
+        shape = tuple([x.shape[each] for each in axis])
+        if not x.size:
+            return self.xp.zeros(shape, dtype=to)
+        remembered, facts = self.runtime.remembered, (centered, axis, eps)
+        sums = remembered.take((g, x), facts)
+        if sums is None:
+            _, sums = self._gradients(centered, g, x, None, axis, eps, None)
+        found = self._summed(sums, shape, to)
+        if others and centered == "true":
+            bias = found[1].reshape(math.prod(shape))
+            remembered.keep((g,), (others, bias.dtype), lambda: bias, made=False)
+        return found[0]
 
     return kernel
 
@@ -252,19 +287,12 @@ class Rows(Reductions):
         dtype, columns, runtime = rows.dtype, rows.shape[-1], self.runtime
         losses = runtime.empty(targets.shape, to) if reduction == "none" else 0
         count, total = rows.size // columns, self.wide(dtype)
-        launch = geometry.row_launch(count, columns, name_of(dtype), 1, self.alignment(rows), peel=True)
+        launch = geometry.row_launch(count, columns, name_of(dtype), 1, self.alignment(rows), peel=True, largest=512)
         grid = min(launch.grid[0], MOST_PARTS), 1
         out, partial = runtime.empty((), to), runtime.empty((2 * grid[0],), total)
         statistics = runtime.empty((2 * count + 1,), total)
-        arguments = out, losses, statistics, partial, runtime.counter(), rows, numbers, ignored, int(mean)
-        self.run(
-            "cross_entropy",
-            launch._replace(grid=grid),
-            (element(rows), index, element(out)),
-            *arguments,
-            count,
-            columns,
-        )
+        values = out, losses, statistics, partial, runtime.counter(), rows, numbers, ignored, int(mean), count, columns
+        self.run("cross_entropy", launch._replace(grid=grid), (element(rows), index, element(out)), *values)
         return losses if reduction == "none" else out, statistics
 
     @of_elements
@@ -294,7 +322,8 @@ class Rows(Reductions):
         rows, numbers, index = self._classes(x, targets)
         columns, g, out = rows.shape[-1], self.contiguous(g), self.runtime.empty(rows.shape, to)
         count, own = rows.size // columns, (element(rows), index, element(g), element(out))
-        launch = geometry.row_launch(count, columns, name_of(x.dtype), 1, self.alignment(rows, out), peel=True)
+        start = self.alignment(rows, out)
+        launch = geometry.row_launch(count, columns, name_of(x.dtype), 1, start, peel=True, largest=512)
         values = out, g, statistics, rows, numbers, int(g.size > 1), int(mean), ignored, count, columns
         self.run("cross_entropy_gradient", launch, own, *values)
         return self._back(out, (1 if len(x.shape) > 1 else 0,))
@@ -305,44 +334,41 @@ class Rows(Reductions):
     rms_norm = norm("false")
     standardize_gradient = norm_gradient("true")
     rms_norm_gradient = norm_gradient("false")
+    layer_norm_weight_gradient = norm_weight_gradient("true")
+    rms_norm_weight_gradient = norm_weight_gradient("false")
 
-    @of_elements
-    def layer_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
-        """Two reads. The gradient of the bias is found on the way."""
-        found, bias = self._weight_gradient("true", g, x, axis, eps, dtype or x.dtype)
-        others = tuple(each for each in range(len(x.shape)) if each not in axis)
-        if others and x.size:
-            self.runtime.remembered.keep((g,), (others, bias.dtype), lambda: bias, made=False)
-        return found
-
-    @of_elements
-    def rms_norm_weight_gradient(self, g: Any, x: Any, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
-        """Two reads."""
-        return self._weight_gradient("false", g, x, axis, eps, dtype or x.dtype)[0]
-
-    def _norm(self, family: str, operands: Any, centered: str, given: Any, eps: float, axis: Shape, dtype: Any) -> Any:
-        if any(len(getattr(each, "shape", ())) > len(axis) for each in given):
+    @planned
+    def _norm(self, centered: str, g: Any, x: Any, weight: Any, bias: Any, axis: Shape, eps: float, dtype: Any) -> Any:
+        """Of `x`; or with `g`, of which a bias is no part, the gradient."""
+        if any(len(getattr(each, "shape", ())) > len(axis) for each in (weight, bias)):
             return NotImplemented  # rows have weights of their own
-        x, shape = operands[0], tuple([operands[0].shape[each] for each in axis])  # null pointers change nothing
-        given = [self.neutral_or_array(y, neutral, shape, x.dtype) for y, neutral in zip(given, (1, 0), strict=False)]
+        family, operands = ("norm", (x,)) if g is None else ("norm_gradient", (x, g))
+        shape = tuple([x.shape[each] for each in axis])  # null pointers change nothing
+        both = ((weight, 1), (bias, 0))[: 1 + (g is None)]
+        given = [self.neutral_or_array(y, neutral, shape, x.dtype) for y, neutral in both]
         kinds = [element(y if hasattr(y, "shape") else x) for y in (*operands[1:], given[0])]
         to = ELEMENT[name_of(dtype or x.dtype)]
         return self._along(family, operands, axis, (*given, eps), *kinds, to, centered, dtype=dtype)
 
     @planned
-    def _weight_gradient(self, centered: str, g: Any, x: Any, axis: Shape, eps: float,
-                         dtype: Any) -> tuple[Any, Any]:  # fmt: skip
-        """A sum of some rows for each block, then the sum of those. What is centered has a bias: its gradient, too."""
-        shape = tuple(x.shape[each] for each in axis)
-        if not x.size:
-            return self.xp.zeros(shape, dtype=dtype), None
-        g, rows = self.last(g, axis), self.last(x, axis)
-        columns, runtime, sums = math.prod(shape), self.runtime, 2 if centered == "true" else 1
-        start = self.alignment(rows, g)
+    def _gradients(self, centered: str, g: Any, x: Any, weight: Any, axis: Shape, eps: float,
+                   dtype: Any) -> tuple[Any, Any]:  # fmt: skip
+        """The gradient of the input, unless no dtype is told, and of each block the sums of some rows.
+
+        Those of what is centered are of two kinds: it has a bias.
+        """
+        g, rows, columns = self.last(g, axis), self.last(x, axis), math.prod([x.shape[each] for each in axis])
+        sums, weight = 1 + (centered == "true"), 0 if weight is None else self.contiguous(weight)
+        out = 0 if dtype is None else self.runtime.empty(rows.shape, dtype)
+        kinds = [element(y if hasattr(y, "shape") else x) for y in (x, g, weight, out)]
+        start = self.alignment(rows, g, *(y for y in (weight, out) if hasattr(y, "shape")))
         launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
-        partial = runtime.empty((sums, launch.grid[0], columns), self.wide(x.dtype))
-        given = partial, g, rows, eps, x.size // columns, columns
-        self.run("norm_weight_gradient", launch, (element(x), element(g), centered), *given)
-        of = Channels(False, launch.grid[0], columns, sums)
-        found = self.channels(partial, of, dtype, whole=True).reshape(sums, *shape)
-        return found[0], found[1].reshape(columns) if sums == 2 else None
+        partial = self.runtime.empty((sums, launch.grid[0], columns), self.wide(x.dtype))
+        given = out, partial, g, rows, weight, eps, x.size // columns, columns
+        self.run("norm_gradients", launch, (*kinds, centered), *given)
+        return None if dtype is None else self._back(out, axis), partial
+
+    @planned
+    def _summed(self, partial: Any, shape: Shape, dtype: Any) -> Any:
+        sums, parts, columns = partial.shape
+        return self.channels(partial, Channels(False, parts, columns, sums), dtype, whole=True).reshape(sums, *shape)

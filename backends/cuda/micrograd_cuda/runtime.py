@@ -18,7 +18,7 @@ from weakref import ref
 
 from micrograd_core.layout import Shape
 from micrograd_core.support.code_cache import read, write
-from micrograd_cuda.biased import TYPES, BiasedProducts
+from micrograd_cuda.biased import TYPES, BiasedProducts, short
 from micrograd_cuda.cudnn import Convolved, CuDNN
 from micrograd_cuda.gemm import TYPE, Product
 from micrograd_cuda.geometry import ITEMSIZE
@@ -248,13 +248,15 @@ class CuPyRuntime:
 
         return run
 
-    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Callable[[Any, Any, Any, Any], bool] | None:
-        """cublasLtMatmul: ``out = x @ y + bias`` of ``x``, ``y``, ``bias`` and ``out``; ``None`` of what it never has.
+    def biased_gemm(self, call: Product, dtype: str, compute: int,
+                    biased: bool) -> Callable[[Any, Any, Any, Any], bool] | None:  # fmt: skip
+        """cublasLtMatmul: ``out = x @ y + bias`` of ``x``, ``y``, ``bias`` and ``out``; ``None`` of what it is not for.
 
         The function says False where there is nothing for arrays that lie so, and did nothing. On the current stream,
-        also while it is captured. Two matrices of one batch have no bias each.
+        also while it is captured. Two matrices of one batch have no bias each. Without a bias its place is not read.
         """
-        products = BiasedProducts.of(*self._cublas_here()) if dtype in TYPES and call.batches == 1 else None
+        wanted = dtype in TYPES and call.batches == 1 and (biased or short(call, TYPE[dtype]))
+        products = BiasedProducts.of(*self._cublas_here()) if wanted else None
         if products is None:
             return None
         address = self.address
@@ -262,8 +264,9 @@ class CuPyRuntime:
         def run(x: Any, y: Any, bias: Any, out: Any) -> bool:
             if x.__class__ is not int:
                 x, y, bias, out = map(address, (x, y, bias, out))
-            plan = products.plan(call, dtype, compute, (y, x, out, bias))
-            return plan is not None and self._with_workspace(products, plan, y, x, out, bias)
+            arrays = y, x, out, bias if biased else 0
+            plan = products.plan(call, dtype, compute, arrays)
+            return plan is not None and self._with_workspace(products, plan, *arrays)
 
         return run
 

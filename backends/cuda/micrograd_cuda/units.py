@@ -97,6 +97,12 @@ def operation_of(functor: str) -> str:
     return re.sub(r"\B(?=[A-Z])", "_", functor).lower()
 
 
+OWN: Final = {operation_of(functor): functor for functor in FUNCTORS}
+"""Operation to its functor; and by such a name also those for one parameter or one dtype of an operation."""
+GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
+"""Of `gelu`, by what is approximate."""
+
+
 def variant(functor: str, dtype: str) -> str:
     """The functor for a dtype: halves may have a cheaper one, with as many digits as they need."""
     found = f"{functor}OfHalves"

@@ -95,6 +95,19 @@ def classes(columns: int, dtype: str, *, gradient: bool) -> Row:
     return Row(f"cross_entropy{'_gradient' * gradient} of {columns}, {dtype}", 2 * columns, work)
 
 
+def normed(dtype: str) -> Row:
+    """The gradients of a layer norm of 64 rows: of its input, then of its weight, and with it that of its bias."""
+    shape = (64, 1024)
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        g, x = (numbers(runtime, shape, dtype, seed) for seed in range(2))
+        weight, params = numbers(runtime, shape[1:], dtype), {"axis": (1,), "eps": 1e-5}
+        gradient, of_weight = k["standardize_gradient"], k["layer_norm_weight_gradient"]
+        return lambda: (gradient(g, x, weight, **params), of_weight(g, x, **params))
+
+    return Row(f"all gradients of layer_norm of 64 rows, {dtype}", math.prod(shape), work)
+
+
 def embedding(hot: bool, dtype: str) -> Row:
     """The gradient of 1024 rows of 64 columns, of as many; all different, or all of one index."""
     count, columns = 1024, 64
@@ -173,6 +186,8 @@ def rows() -> Iterator[Row]:
         yield along_rows("sum", 1, 1 << 19, dtype, axis=None, keepdims=False)
         yield along_rows("sum", 1, 256, dtype, 256, axis=(0,), keepdims=False)
         yield along_rows("relu_gradient", 2, 256, dtype, 256)
+        yield along_rows("gelu_gradient", 2, 256, dtype, 256, approximate="none")
+        yield normed(dtype)
         yield embedding(False, dtype)
         yield embedding(True, dtype)
         yield drawn("random_uniform", dtype)

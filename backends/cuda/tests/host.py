@@ -211,9 +211,9 @@ class HostRuntime:
             )
             written[...] = product.swapaxes(1, 2)
 
-    def biased_gemm(self, call: Product, dtype: str, compute: int) -> Callable[..., bool] | None:
+    def biased_gemm(self, call: Product, dtype: str, compute: int, added: bool) -> Callable[..., bool] | None:
         """By cublasLtMatmul's definition, in the wide type: a bias for each row of the matrix that cuBLAS stores."""
-        if dtype not in biased.TYPES or call.batches != 1:
+        if dtype not in biased.TYPES or call.batches != 1 or not added:
             return None
         narrow = native(dtype)
         wide = np.result_type(narrow, np.float32)

@@ -284,6 +284,33 @@ def test_a_bias_that_the_product_does_not_add_is_added_after_it(
     assert on_the_way == int(refusal in ("none", "workspace") and dtype != "float64")
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("refused", [False, True])
+def test_short_products_of_halves_take_no_memory_of_their_own(
+    refused: bool, dtype: str, gpu: Device, anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a bias and without, as matrices and as a batch of them; where cuBLASLt refuses, cuBLAS multiplies."""
+    taken: list[int] = []
+    run = BiasedProducts.run
+
+    def noted(self: Any, plan: Any, *rest: Any) -> bool:
+        taken.append(plan.workspace)
+        return not refused and run(self, plan, *rest)
+
+    monkeypatch.setattr(BiasedProducts, "run", noted)
+    rng = np.random.default_rng(0)
+    a, w, b = (rng.integers(-4, 5, shape) / 4 for shape in ((1024, 8), (1024, 8), (1024,)))
+    x, weight, bias = (Tensor(each, device=gpu).astype(dtype).detach() for each in (a, w, b))
+    for _ in range(3):  # the second is recorded, the third a plan
+        for found in (x @ weight.T, x.reshape(4, 256, 8) @ weight.T):
+            np.testing.assert_array_equal(found.astype("float64").numpy().reshape(1024, 1024), a @ w.T)
+        found = nn.functional.linear(x, weight, bias).astype("float64").numpy()
+        np.testing.assert_allclose(found, a @ w.T + b, rtol=4e-3)
+    halves = dtype != "float32"
+    assert set(taken) == ({0} if halves else {16}), "what the emulated library takes where there is any"
+    assert len(taken) >= (9 if halves else 3)
+
+
 def test_not_a_number_stays_so_through_a_layer_and_relu(gpu: Device) -> None:
     x = Tensor([[np.nan, 1.0], [1.0, -9.0]], dtype="float32", device=gpu, requires_grad=False)
     w, b = (Tensor(each, dtype="float32", device=gpu, requires_grad=False) for each in ([[1.0, 1.0]], [0.5]))

@@ -188,7 +188,39 @@ def test_a_step_under_autocast_casts_no_row(half: str, gpu: Device) -> None:
     step(x, targets)
     kernels = launched(lambda: step(x, targets))
     name = {"float16": "Half", "bfloat16": "Bfloat16"}[half]
-    families = [f"norm_float_float_{name}", f"norm_weight_gradient_float_{name}", f"cross_entropy_{name}_Long_float"]
+    families = [f"norm_float_float_{name}", f"norm_gradients_float_{name}", f"cross_entropy_{name}_Long_float"]
     for family in (*families, f"cross_entropy_gradient_{name}_Long_float_{name}"):
         assert sum(line.startswith(f"micrograd_{family}") for line in kernels) == 1, (family, kernels)
     assert sum("nest" in line for line in kernels) <= 3, kernels  # casts of parameters, and of their gradients
+
+
+@pytest.mark.skipif(find_spec("emulated_cuda") is None, reason="launches are listed by the emulated GPU")
+@pytest.mark.parametrize("trains", [False, True])
+def test_weights_that_are_read_again_are_cast_in_one_launch(trains: bool, gpu: Device) -> None:
+    """Before all else. Those that are read once, as without gradients, when they are: one is there at a time."""
+    layers = [nn.Linear(n, m, bias=False) for n, m in itertools.pairwise((24, 32, 40, 48))]
+    model = nn.Sequential(*layers).to(gpu)
+    x = drawn(np.random.default_rng(0), (64, 24), "bfloat16", gpu)
+    weights = [*model.parameters()]
+
+    for each in weights:
+        each.requires_grad = trains
+
+    @jit
+    def step(x: Tensor) -> tuple[Tensor, ...]:
+        with autocast("bfloat16"):
+            out = model(x)
+        if not trains:
+            return (out,)
+        for each in weights:
+            each.grad = None
+        (out * out).sum().backward()
+        return out.detach(), *[each.grad for each in weights]
+
+    for _ in range(2):  # once without gradients that there are
+        step(x)
+    recorded = importlib.import_module("emulated_cuda.boot").recorded
+    lines = [line for line in recorded(lambda: step(x)) if line.startswith(("product", "micrograd"))]
+    before = lines[: next(i for i, line in enumerate(lines) if line.startswith("product"))]
+    assert [line[:14] for line in before] == ["micrograd_nest"], lines
+    assert sum("nest" in line for line in lines) >= (1 if trains else 3), lines

@@ -328,9 +328,9 @@ def test_a_product_that_is_refused_later_is_decided_again(plans: Any, monkeypatc
 
 @pytest.mark.skipif(DEVICE != "played", reason="a device of its own, which has made no plan yet, is played")
 def test_the_first_call_that_adds_up_in_float32_has_a_plan() -> None:
-    """To know a dtype the array library computes nothing."""
+    """To know a dtype the array library computes nothing. What blocks have found is one plan, their sum another."""
     backend = importlib.import_module("played").PlayedBackend()
     g, x = (backend.from_host(np.full((6, 8), n, "float32"), (6, 8), backend.dtypes["float32"]) for n in (1, 2))
     for _ in range(2):
         backend.kernel("layer_norm_weight_gradient")(g, x, axis=(1,), eps=1e-5)
-    assert len(backend.runtime.plans.kept) == 1
+    assert len(backend.runtime.plans.kept) == 2

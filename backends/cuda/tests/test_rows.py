@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,31 @@ def test_the_gradient_of_relu_is_added_up_as_it_is_computed(rows: int, columns: 
     np.testing.assert_allclose(
         total.astype("float64"), expected.sum(axis=0, dtype="float64"), rtol=TOLERANCE[dtype] * 40, atol=1e-2
     )
-    assert launched.are("relu_gradient_columns", *["reduce_channels"] * (rows > 256))
+    assert launched.are("gradient_columns", *["reduce_channels"] * (rows > 256))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("shape", [(3, 5), (2, 150, 130), (2, 3, 4, 5)])
+def test_the_gradient_of_gelu_is_added_up_as_it_is_computed(
+    shape: tuple[int, ...], approximate: str, dtype: str
+) -> None:
+    """Over all axes but the last; of images nobody asks for that."""
+    rng = np.random.default_rng(0)
+    g, x = (rng.normal(size=shape).astype(dtype) for _ in range(2))
+    handles = [Tensor(each, device=DEVICE, requires_grad=False)._handle for each in (g, x)]
+    launched, kernel = Launches(), Device(DEVICE).kernels.backend.kernel
+    axes = tuple(range(len(shape) - 1))
+    kept = kernel("gelu_gradient")(*handles, approximate=approximate)
+    total = kernel("sum")(kept, axis=axes, keepdims=False)
+    if len(shape) < 4:
+        assert launched.are("gradient_columns", *["reduce_channels"] * (math.prod(shape[:-1]) > 256))
+    kept, total = (each.get() if hasattr(each, "get") else np.asarray(each) for each in (kept, total))
+    wide = [Tensor(each.astype("float64"), device="cpu", requires_grad=False)._handle for each in (g, x)]
+    expected = np.asarray(Device("cpu").kernels.gelu_gradient(*wide, approximate=approximate))
+    np.testing.assert_allclose(kept.astype("float64"), expected, rtol=TOLERANCE[dtype] * 8, atol=TOLERANCE[dtype] * 8)
+    summed = kept.astype("float64").sum(axis=axes)
+    np.testing.assert_allclose(total.astype("float64"), summed, rtol=TOLERANCE[dtype] * 40, atol=1e-2)
 
 
 # ── normalisation ────────────────────────────────────────────────────────────────────────────────────────────
@@ -116,6 +141,27 @@ def test_the_gradient_of_relu_is_added_up_as_it_is_computed(rows: int, columns: 
 def weight_gradient(name: str, g: Any, x: Any, eps: float) -> Any:
     x = x - x.mean(axis=1, keepdims=True) if name == "layer_norm" else x
     return (g * x / np.sqrt((x**2).mean(axis=1, keepdims=True) + eps)).sum(axis=0)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("shape", [(3, 1), (70, 10), (300, 33), (5, 60, 256), (3, 12_000), (3, 40_000)])
+def test_all_gradients_of_a_norm_are_one_read_of_each_operand(shape: tuple[int, ...], dtype: str, name: str) -> None:
+    """That of the input, and on the way those of weight and bias."""
+    rng, columns = np.random.default_rng(0), shape[-1]
+    drawn = [rng.normal(size=each).astype(dtype) for each in (shape, shape, (columns,), (columns,))]
+
+    def gradients(device: str, dtype: str) -> list[Any]:
+        g, *given = (Tensor(each.astype(dtype), device=device) for each in drawn)
+        x, *parameters = given if name == "layer_norm" else given[:2]
+        out = FUNCTIONS[name](x, *parameters, eps=1e-3)
+        launched = Launches()
+        out.backward(g.detach())
+        assert device == "cpu" or launched.are("norm_gradients", "reduce_channels")
+        return [each.grad for each in (x, *parameters)]
+
+    for found, expected in zip(gradients(DEVICE, dtype), gradients("cpu", "float64"), strict=True):
+        near(found, np.asarray(expected.tolist()), dtype, 80)
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
@@ -135,7 +181,7 @@ def test_gradients_of_a_norms_weight_and_bias_are_one_read_of_each_operand(
     cotangent = Tensor(g, device=DEVICE, requires_grad=False)
     launched = Launches()
     out.backward(cotangent)
-    assert launched.are("norm_weight_gradient", "reduce_channels")
+    assert launched.are("norm_gradients", "reduce_channels")
     assert weight.grad is not None
     near(weight.grad, weight_gradient(name, g.astype("float64"), a.astype("float64"), 1e-3), dtype, 40)
     if name == "layer_norm":

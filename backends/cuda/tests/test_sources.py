@@ -16,7 +16,7 @@ from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cuda import attention, geometry, units
 from micrograd_cuda.geometry import Place
 from micrograd_cuda.runtime import OPTIONS
-from micrograd_cuda.units import ELEMENT, FAMILIES, Unit
+from micrograd_cuda.units import ELEMENT, FAMILIES, Unit, variant
 
 pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason=nvrtc.MISSING)
 ARCHITECTURES = ("sm_80", "sm_90")
@@ -87,7 +87,7 @@ def attention_units(dtype: str) -> Iterator[Unit]:
 SPILLED = {"channels": 8, "attention": 36}  # around a thread's divisions; where smaller tiles take longer
 RESIDENT = {
     "softmax_gradient": 2, "log_softmax_gradient": 2, "attention_weights_gradient": 2, "norm_gradient": 2,
-    "norm_weight_gradient": 4,
+    "norm_gradients": 4,
 }  # fmt: skip
 PLACED = (  # shape, key, strides
     ((4, 8, 3, 16), ((0, 4, 1), (0, 8, 1), 1, (0, 16, 1)), (128, 16, 1)),
@@ -140,12 +140,13 @@ def other_units(dtype: str) -> Iterator[Unit]:
                 assert of is not None
                 launch = geometry.channel_launch(of, itemsize, 16)
                 planes = str(of.planes).lower()
-                if name == "relu_gradient_columns" and not of.planes:
-                    yield geometry.instance(name, launch, element, ELEMENT[total])
+                if name == "gradient_columns" and not of.planes:
+                    yield geometry.instance(name, launch, "ReluGradient", element, ELEMENT[total])
+                    yield geometry.instance(name, launch, variant("GeluGradient", dtype), element, ELEMENT[total])
                 elif name == "reduce_channels":
                     yield geometry.instance(name, launch, "Sum", element, ELEMENT[total], planes, "256")
                     yield geometry.instance(name, launch, "Max", element, element, planes, "256")
-                elif name != "relu_gradient_columns":
+                elif name != "gradient_columns":
                     yield geometry.instance(name, launch, element, planes)
         elif family.file not in ("elementwise", "rows", "reductions", "attention") and name not in (*UNTYPED, *KEYED):
             index = ["Long"] if name == "gather" else []
@@ -245,11 +246,12 @@ def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> 
     assert "ld" not in order[order.index("st") :]
 
 
+@pytest.mark.parametrize("functor", ["ReluGradient", "GeluGradient", "GeluTanhGradient"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_gradient_of_relu_loads_before_it_stores(dtype: str) -> None:
+def test_gradients_of_activations_load_before_they_store(dtype: str, functor: str) -> None:
     """Four rows at a time: two loads each, and only then four stores."""
     launch = geometry.channel_launch(geometry.Channels(False, 2**16, 4096, 1), geometry.ITEMSIZE[dtype], 16)
-    unit = geometry.instance("relu_gradient_columns", launch, ELEMENT[dtype], "float")
+    unit = geometry.instance("gradient_columns", launch, variant(functor, dtype), ELEMENT[dtype], "float")
     ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
     order = "".join(each[0] for each in re.findall(r"\b(ld|st)\.global\b", ptx))
     assert "llllllllssss" in order
@@ -291,7 +293,7 @@ MULTIPROCESSORS, THREADS, REGISTERS = 132, 2048, 65536  # of an H100, of each mu
 def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, dtype: str) -> None:
     """Two fifths of all threads are under way, as blocks and as registers go; there is less to add up than was read."""
     launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2)
-    unit = geometry.instance("norm_weight_gradient", launch, *[ELEMENT[dtype]] * 2, "true")
+    unit = geometry.instance("norm_gradients", launch, *[ELEMENT[dtype]] * 4, "true")
     made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
     blocks = min(launch.grid[0] / MULTIPROCESSORS, REGISTERS // (made.registers * launch.block))
     REPORT.append(f"{units.call(unit)}: {launch.grid[0]} blocks, {blocks * launch.block / THREADS:.0%} of the threads")

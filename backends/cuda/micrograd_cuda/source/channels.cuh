@@ -5,7 +5,7 @@
 // many rows at a time as it has warps. PLANES: (rows, columns, run), over rows and run, which is counted in packs. A block
 // takes `piece` packs of one channel. Which elements a thread takes, and in which order they are added, depends on the shape
 // only.
-#include "common.cuh"
+#include "elementwise.cuh"
 
 constexpr int CHANNEL_BLOCK = 256;
 
@@ -286,7 +286,7 @@ KERNEL void reduce_channels(O* to, const T* x, double divisor, Long rows, Long c
     A own[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) own[v] = R::template first<A>();
-    part.template each<4>([&](Long at) { return load<T, V>(x + at); }, [&](const auto&, const auto& packs) {
+    part.template each<BLOCK == 1024 ? 8 : 4>([&](Long at) { return load<T, V>(x + at); }, [&](const auto&, const auto& packs) {
         constexpr int N = sizeof(packs) / sizeof(packs[0]);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
@@ -299,9 +299,9 @@ KERNEL void reduce_channels(O* to, const T* x, double divisor, Long rows, Long c
     tell<R, PLANES, BLOCK>(to, part, own, divisor);
 }
 
-// The gradient of relu is kept, and the sums of its columns: g where it gave more than 0, which is `x` here.
-template <class T, class O, class Index, int V>
-KERNEL void relu_gradient_columns(
+// What a function of g and x gives, the gradient of an activation, is kept; and the sums of its columns.
+template <class F, class T, class O, class Index, int V>
+KERNEL void gradient_columns(
     O* to, T* kept, const T* g, const T* x, Long rows, Long columns, Long run, Long piece) {
     typedef Wide<T> A;
     const Part<false, Index, V> part(rows, columns, run, piece);
@@ -315,7 +315,7 @@ KERNEL void relu_gradient_columns(
             widen_all(packs[k].g, gradient);
             widen_all(packs[k].x, given);
 #pragma unroll
-            for (int v = 0; v < V; ++v) gradient[v] = given[v] > 0 ? gradient[v] : A(0);
+            for (int v = 0; v < V; ++v) gradient[v] = F::of(gradient[v], given[v]);
             store<T, V>(kept + places[k], narrow_all<T>(gradient));
 #pragma unroll
             for (int v = 0; v < V; ++v) own[v] += widen(narrowed<T>(gradient[v]));

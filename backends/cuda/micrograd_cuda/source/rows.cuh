@@ -483,37 +483,40 @@ KERNEL void norm(
     });
 }
 
-// With h = (x - mean) * scale and d = g * weight: scale * (d - mean(d) - h * mean(d * h)).
+// A row of scale * (d - mean(d) - h * mean(d * h)), with h = (x - mean) * scale and d = g * weight.
+template <bool CENTERED, int G, int V, class R, class S, class W, class A>
+__device__ __forceinline__ void put_norm_gradient(R* to, const S& share, const W* weight, const Moments<A>& m, Long columns) {
+    A plain = 0, weighted = 0;
+    share.each([&](Long column, const auto& values) {
+        A w[V];
+        fetch_or<W, V>(weight, column, A(1), w);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const A d = values[1][v] * w[v];
+            if constexpr (CENTERED) plain += d;
+            weighted += d * (values[0][v] - m.mean) * m.scale;
+        }
+    });
+    if constexpr (CENTERED) plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
+    weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
+    share.store_each(to, [&](Long column, const auto& values) {
+        A w[V];
+        fetch_or<W, V>(weight, column, A(1), w);
+        Pack<R, V> pack;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const A h = (values[0][v] - m.mean) * m.scale;
+            pack.at[v] = narrowed<R>(m.scale * (values[1][v] * w[v] - plain - h * weighted));
+        }
+        return pack;
+    });
+}
 template <class T, class U, class W, class R, bool CENTERED, int G, int ITEMS, int V>
 KERNEL void norm_gradient(
     R* to, const T* x, const U* g, const W* weight, double eps, Long rows, Long columns) {
-    typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long row, const auto& share) {
-        const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
-        A plain = 0, weighted = 0;
-        share.each([&](Long column, const auto& values) {
-            A w[V];
-            fetch_or<W, V>(weight, column, A(1), w);
-#pragma unroll
-            for (int v = 0; v < V; ++v) {
-                const A d = values[1][v] * w[v];
-                if constexpr (CENTERED) plain += d;
-                weighted += d * (values[0][v] - m.mean) * m.scale;
-            }
-        });
-        if constexpr (CENTERED) plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
-        weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
-        share.store_each(to + row * columns, [&](Long column, const auto& values) {
-            A w[V];
-            fetch_or<W, V>(weight, column, A(1), w);
-            Pack<R, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v) {
-                const A h = (values[0][v] - m.mean) * m.scale;
-                pack.at[v] = narrowed<R>(m.scale * (values[1][v] * w[v] - plain - h * weighted));
-            }
-            return pack;
-        });
+        const auto m = moments<CENTERED, 0, G>(share, columns, static_cast<Wide<T>>(eps));
+        put_norm_gradient<CENTERED, G, V>(to + row * columns, share, weight, m, columns);
     });
 }
 
@@ -552,14 +555,15 @@ template <class A, int V> __device__ __forceinline__ void add_to(A* sums, const 
 }
 
 // Sums over the rows that a block takes: of g * h, a row of `to` for each block, and then, for what is CENTERED and has a
-// bias, of g. `reduce_channels` adds those rows up. Each operand is read once, for both sums. A thread keeps those of its
-// columns; of rows too long for that, which are a block's alone, they are in `to`.
-template <class T, class U, bool CENTERED, int G, int ITEMS, int V>
-KERNEL void norm_weight_gradient(
-    Wide<T>* to, const U* g, const T* x, double eps, Long rows, Long columns) {
+// bias, of g. `reduce_channels` adds those rows up. Each operand is read once, for both sums, and for the gradient of x, unless
+// `to` is null. A thread keeps the sums of its columns; of rows too long for that, which are a block's alone, they are in
+// `partial`.
+template <class T, class U, class W, class R, bool CENTERED, int G, int ITEMS, int V>
+KERNEL void norm_gradients(
+    R* to, Wide<T>* partial, const U* g, const T* x, const W* weight, double eps, Long rows, Long columns) {
     typedef Wide<T> A;
     const int lane = static_cast<int>(threadIdx.x % G);
-    A* const sums = to + static_cast<Long>(blockIdx.x) * columns;
+    A* const sums = partial + static_cast<Long>(blockIdx.x) * columns;
     A* const plain = sums + static_cast<Long>(gridDim.x) * columns;
     A total[ITEMS > 0 ? ITEMS : 1][V] = {}, bias[ITEMS > 0 ? ITEMS : 1][V] = {};
     if constexpr (ITEMS == 0)
@@ -567,8 +571,9 @@ KERNEL void norm_weight_gradient(
             store<A, V>(sums + at, Pack<A, V>{});
             if constexpr (CENTERED) store<A, V>(plain + at, Pack<A, V>{});
         }
-    for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long, const auto& share) {
+    for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long row, const auto& share) {
         const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
+        if (to != nullptr) put_norm_gradient<CENTERED, G, V>(to + row * columns, share, weight, m, columns);
         share.each_item([&](int item, Long column, const auto& values) {
             A term[V];
 #pragma unroll

@@ -105,7 +105,7 @@ struct Layout { int type; uint64_t rows, columns; int64_t leading; };
 struct Preference { uint64_t workspace = 0; uint32_t reductions = 7, alignments[4] = {256, 256, 256, 256}; };
 struct Algorithm { uint64_t description, alignments[4], rest[3]; };
 struct Heuristic { Algorithm algorithm; size_t workspace; Status state; float waves; int reserved[4]; };
-constexpr int BIAS = 4, COMPUTE_TYPE = 2;
+constexpr int PLAIN = 1, BIAS = 4, COMPUTE_TYPE = 2;
 
 template <class T> Status set_attribute(T& to, const void* from, size_t size) {
     if (size != sizeof to) return INVALID;
@@ -296,8 +296,8 @@ Status cublasLtMatmulAlgoGetHeuristic(Handle, const Description* of, const Layou
     *count = 0;
     const bool known = a->type == REAL32 || a->type == REAL16 || a->type == BFLOAT16;
     const bool alike = a->type == b->type && a->type == c->type && a->type == d->type;
-    if (most < 1 || !of->bias || wanted->reductions != COMPUTE_TYPE) return INVALID;
-    if (!known || !alike || of->epilogue != BIAS || of->scale != REAL32) return UNSUPPORTED;
+    if (most < 1 || (of->epilogue == BIAS) == !of->bias || wanted->reductions != COMPUTE_TYPE) return INVALID;
+    if (!known || !alike || (of->epilogue != BIAS && of->epilogue != PLAIN) || of->scale != REAL32) return UNSUPPORTED;
     *found = {};
     found->algorithm.description = reinterpret_cast<uint64_t>(of);
     for (int i = 0; i < 4; ++i) found->algorithm.alignments[i] = wanted->alignments[i];
