@@ -149,12 +149,11 @@ def norm_weight_gradient(centered: str) -> Any:
 
     @of_elements
     def kernel(self: Rows, g: Any, x: Any, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
-        others, to = tuple([each for each in range(len(x.shape)) if each not in axis]), dtype or x.dtype
-        shape = tuple([x.shape[each] for each in axis])
+        shape, remembered, to = tuple([x.shape[each] for each in axis]), self.runtime.remembered, dtype or x.dtype
         if not x.size:
             return self.xp.zeros(shape, dtype=to)
-        remembered, facts = self.runtime.remembered, (centered, axis, eps)
-        sums = remembered.take((g, x), facts)
+        others = tuple([each for each in range(len(x.shape)) if each not in axis])
+        sums = remembered.take((g, x), (centered, axis, eps))
         if sums is None:
             _, sums = self._gradients(centered, g, x, None, axis, eps, None)
         found = self._summed(sums, shape, to)
@@ -370,5 +369,5 @@ class Rows(Reductions):
 
     @planned
     def _summed(self, partial: Any, shape: Shape, dtype: Any) -> Any:
-        sums, parts, columns = partial.shape
-        return self.channels(partial, Channels(False, parts, columns, sums), dtype, whole=True).reshape(sums, *shape)
+        of = Channels(False, partial.shape[1], partial.shape[2], len(partial))
+        return self.channels(partial, of, dtype, whole=True).reshape(-1, *shape)

@@ -47,8 +47,11 @@ def counted() -> Callable[[str], int]:
 
 
 @pytest.fixture
-def gpu() -> Device:
-    return Device("cuda")
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Device:
+    """Whose memory nobody else has seen, whatever tests before have shared: what kernels find is kept."""
+    found = Device("cuda")
+    monkeypatch.setattr(found.kernels.backend.runtime.remembered, "_exposed", False)
+    return found
 
 
 def test_training_neither_copies_nor_waits(gpu: Device, counted: Callable[[str], int]) -> None:
