@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -162,6 +163,19 @@ def test_all_gradients_of_a_norm_are_one_read_of_each_operand(shape: tuple[int, 
 
     for found, expected in zip(gradients(DEVICE, dtype), gradients("cpu", "float64"), strict=True):
         near(found, np.asarray(expected.tolist()), dtype, 80)
+
+
+def test_sums_for_a_norms_weight_are_those_of_that_norm() -> None:
+    """What one norm's gradient found on its way is not another's: of another kind, or with another `eps`."""
+    rng, kernel = np.random.default_rng(0), Device(DEVICE).kernels.backend.kernel
+    g, x, weight = (Tensor(rng.normal(size=n).astype("float32"), device=DEVICE, requires_grad=False)._handle
+                    for n in ((7, 9), (7, 9), (9,)))  # fmt: skip
+    a, b = (np.asarray(each.get() if hasattr(each, "get") else each, "float64") for each in (g, x))
+    for before, name, eps in itertools.product(("standardize", "rms_norm"), ("layer_norm", "rms_norm"), (1e-3, 1.0)):
+        kernel(f"{before}_gradient")(g, x, weight, axis=(1,), eps=1e-3)
+        found = kernel(f"{name}_weight_gradient")(g, x, axis=(1,), eps=eps)
+        found = found.get() if hasattr(found, "get") else np.asarray(found)
+        np.testing.assert_allclose(found, weight_gradient(name, a, b, eps), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
