@@ -215,8 +215,8 @@ def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: in
 
     As few threads per row as keep at most 4 packs each, so that there is little to reduce; at most 32 elements of all
     operands in registers per thread, where more would spill. Each group of threads takes about `each` rows. With `peel`
-    rows of any length go in whole packs, if they are long enough that the ends, which go by elements, are few. A group
-    is `largest` at most: where a long row is read once, two groups share a multiprocessor, and none waits for itself.
+    rows of any length go in whole packs, if they are long enough that the ends, which go by elements, are few. Rows
+    that no registers hold have groups of at most `largest`: where they are read once, two share a multiprocessor.
     """
     itemsize = ITEMSIZE[dtype]
     pack, whole = power_of_two(columns, max(alignment // itemsize, 1)), 16 // itemsize
@@ -225,10 +225,10 @@ def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: in
     packs = columns // pack if peeled else ceil_div(columns, pack)
     most = max(1, min(4, 32 // (pack * operands)))
     group = 2 * pack if peeled else 1  # each end element has a thread
-    while group < largest and group * most < packs:
+    while group < 1024 and group * most < packs:
         group *= 2
     items = ceil_div(packs, group)
-    items = items if items * pack * operands <= 32 else 0
+    items, group = (items, group) if items * pack * operands <= 32 else (0, min(group, largest))
     block = max(group, 128)
     arguments = (*map(str, (group, items, pack)), *(["true"] if peeled else []))
     return Pieces(arguments, pack, (blocks(ceil_div(rows, each) * group, block), 1), block, group, items)
