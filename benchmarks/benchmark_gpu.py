@@ -244,7 +244,7 @@ def seconds(run: Run, wait: Callable[[Any], None], budget: float) -> float:
     wait(run())
     start = time.perf_counter()
     wait(run())
-    calls = max(1, min(1000, math.ceil(0.1 / max(time.perf_counter() - start, 1e-6))))
+    calls = max(1, min(1000, math.ceil(0.02 / max(time.perf_counter() - start, 1e-6))))
     samples, end = [], time.perf_counter() + budget
     while len(samples) < 3 or (time.perf_counter() < end and len(samples) < 50):
         start = time.perf_counter()

@@ -14,12 +14,24 @@ import statistics
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from micrograd_cuda.biased import BIAS, BIAS_POINTER, EPILOGUE, MOST_WORKSPACE, REDUCTIONS, TRANSA, TRANSB, Found
+from micrograd_cuda.biased import (
+    BIAS,
+    BIAS_POINTER,
+    EPILOGUE,
+    FLOAT32,
+    IN_COMPUTE_TYPE,
+    MOST_WORKSPACE,
+    REDUCTIONS,
+    TRANSA,
+    TRANSB,
+    WORKSPACE,
+    BiasedProducts,
+    Found,
+)  # fmt: skip
+from micrograd_cuda.gemm import COMPUTE_32F, TYPE
 
 PLAIN, GELU_AUX_BIAS, DGELU, DGELU_BGRAD, BGRADB = 1, 164, 192, 208, 512  # cublasLtEpilogue_t
 AUX_POINTER, AUX_LEADING = 11, 12  # cublasLtMatmulDescAttributes_t
-BFLOAT16, FLOAT32, COMPUTE = 14, 0, 68  # cudaDataType_t, cublasComputeType_t
-WORKSPACE: Final = 32 << 20
 TIMES: Final = 8
 TOKENS: Final = 8192
 
@@ -53,49 +65,27 @@ def products() -> list[Product]:
     return found
 
 
-class Library:
+class Library(BiasedProducts):
     """cuBLASLt over CuPy's arrays."""
 
     def __init__(self, cupy: Any) -> None:
-        self.cupy, self.library = cupy, ctypes.CDLL(f"libcublasLt.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}")
-        self.handle = self.made("Create")
-        self.library.cublasLtMatmul.argtypes = [*[ctypes.c_void_p] * 14, ctypes.c_size_t, ctypes.c_void_p]
-        self.one, self.zero = (ctypes.c_float * 1)(1.0), (ctypes.c_float * 1)(0.0)
-        self.workspace = cupy.empty(WORKSPACE, "uint8")
-
-    def call(self, name: str, *arguments: Any) -> None:
-        """Or an error with its status."""
-        status = getattr(self.library, f"cublasLt{name}")(*arguments)
-        if status:
-            raise RuntimeError(f"cublasLt{name}: {status}")
-
-    def made(self, name: str, *arguments: Any) -> ctypes.c_void_p:
-        """What a function gives by its first argument."""
-        found = ctypes.c_void_p()
-        self.call(name, ctypes.byref(found), *arguments)
-        return found
-
-    def set(self, kind: str, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
-        """An attribute."""
-        size = ctypes.c_size_t(ctypes.sizeof(value))
-        self.call(f"{kind}SetAttribute", of, attribute, ctypes.byref(value), size)
+        super().__init__(cupy.cuda.cublas.getVersion(cupy.cuda.device.get_cublas_handle()), 0)
+        self.cupy, self.workspace = cupy, cupy.empty(WORKSPACE, "uint8")
 
     def matrix(self, rows: int, columns: int) -> tuple[Any, ctypes.c_void_p]:
         """Random numbers, and how they lie."""
-        x = (
-            self.cupy.random.standard_normal(rows * columns, dtype="float32").view("uint16")[1::2].copy()
-        )  # their halves
+        drawn = self.cupy.random.standard_normal(rows * columns, dtype="float32")
         sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)
-        return x, self.made("MatrixLayoutCreate", BFLOAT16, *sizes)
+        return drawn.view("uint16")[1::2].copy(), self._made("cublasLtMatrixLayoutCreate", TYPE["bfloat16"], *sizes)
 
-    def run(self, product: Product, epilogue: int, workspace: int) -> Callable[[], None]:
+    def prepared(self, product: Product, epilogue: int, workspace: int) -> Callable[[], None]:
         """By the first algorithm that the library names."""
         _, m, n, k, first, second, _ = product
         (a, a_at), (b, b_at) = (self.matrix(*(each[::-1] if turned else each))
                                 for each, turned in (((m, k), first), ((k, n), second)))  # fmt: skip
         to, to_at = self.matrix(m, n)
         bias, more = self.matrix(max(m, n), 1)[0], self.matrix(m, n)[0]
-        description = self.made("MatmulDescCreate", COMPUTE, FLOAT32)
+        description = self._made("cublasLtMatmulDescCreate", COMPUTE_32F, FLOAT32)
         integer, pointer = ctypes.c_int32, ctypes.c_void_p
         facts = [(TRANSA, integer(first)), (TRANSB, integer(second)), (EPILOGUE, integer(epilogue))]
         if epilogue in (BIAS, GELU_AUX_BIAS, DGELU_BGRAD, BGRADB):
@@ -103,19 +93,19 @@ class Library:
         if epilogue in (GELU_AUX_BIAS, DGELU, DGELU_BGRAD):
             facts += [(AUX_POINTER, pointer(more.data.ptr)), (AUX_LEADING, ctypes.c_int64(m))]
         for attribute, value in facts:
-            self.set("MatmulDesc", description, attribute, value)
-        wanted = self.made("MatmulPreferenceCreate")
-        self.set("MatmulPreference", wanted, MOST_WORKSPACE, ctypes.c_uint64(workspace))
-        self.set("MatmulPreference", wanted, REDUCTIONS, ctypes.c_uint32(2))
+            self._set("MatmulDesc", description, attribute, value)
+        wanted = self._made("cublasLtMatmulPreferenceCreate")
+        self._set("MatmulPreference", wanted, MOST_WORKSPACE, ctypes.c_uint64(workspace))
+        self._set("MatmulPreference", wanted, REDUCTIONS, ctypes.c_uint32(IN_COMPUTE_TYPE))
         found, count = Found(), ctypes.c_int()
-        self.call("MatmulAlgoGetHeuristic", self.handle, description, a_at, b_at, to_at, to_at, wanted, 1,
+        self._call("cublasLtMatmulAlgoGetHeuristic", self._handle, description, a_at, b_at, to_at, to_at, wanted, 1,
                   ctypes.byref(found), ctypes.byref(count))  # fmt: skip
 
         def run() -> None:
-            stream = self.cupy.cuda.get_current_stream().ptr
-            self.call("Matmul", self.handle, description, self.one, a.data.ptr, a_at, b.data.ptr, b_at, self.zero,
-                      to.data.ptr, to_at, to.data.ptr, to_at, ctypes.byref(found.algorithm), self.workspace.data.ptr,
-                      found.workspace, stream)  # fmt: skip
+            result, stream = (to.data.ptr, to_at), self.cupy.cuda.get_current_stream().ptr
+            factors = (self._one, a.data.ptr, a_at, b.data.ptr, b_at, self._zero)
+            chosen = ctypes.byref(found.algorithm), self.workspace.data.ptr, found.workspace
+            self._call("cublasLtMatmul", self._handle, description, *factors, *result, *result, *chosen, stream)
             _ = bias, more  # which are kept alive
 
         return run
@@ -150,13 +140,13 @@ def main() -> None:
 
     library = Library(cupy)
     print(
-        f"{cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}, cuBLASLt {library.library.cublasLtGetVersion()}"
+        f"{cupy.cuda.runtime.getDeviceProperties(0)['name'].decode()}, cuBLASLt {library._library.cublasLtGetVersion()}"
     )
     print(f"between products alone: {microseconds(cupy, lambda: None):.1f}")
     for product in products():
         ways = {"plain": (PLAIN, WORKSPACE), "without memory": (PLAIN, 0)}
         ways |= {name: (epilogue, WORKSPACE) for name, epilogue in product.epilogues.items()}
-        cells = [f"{name} {microseconds(cupy, library.run(product, *way)):.1f}" for name, way in ways.items()]
+        cells = [f"{name} {microseconds(cupy, library.prepared(product, *way)):.1f}" for name, way in ways.items()]
         print(f"{product.name} ({product.m}, {product.k}) ({product.k}, {product.n}): {'; '.join(cells)}", flush=True)
 
 

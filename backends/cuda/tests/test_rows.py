@@ -132,6 +132,9 @@ def test_the_gradient_of_gelu_is_added_up_as_it_is_computed(
     wide = [Tensor(each.astype("float64"), device="cpu", requires_grad=False)._handle for each in (g, x)]
     expected = np.asarray(Device("cpu").kernels.gelu_gradient(*wide, approximate=approximate))
     np.testing.assert_allclose(kept.astype("float64"), expected, rtol=TOLERANCE[dtype] * 8, atol=TOLERANCE[dtype] * 8)
+    first = kernel("sum")(kernel("gelu_gradient")(*handles, approximate=approximate), axis=(0,), keepdims=False)
+    first = first.get() if hasattr(first, "get") else np.asarray(first)
+    np.testing.assert_allclose(first, kept.sum(axis=0, dtype="float64"), rtol=TOLERANCE[dtype] * 8, atol=1e-2)
     summed = kept.astype("float64").sum(axis=axes)
     np.testing.assert_allclose(total.astype("float64"), summed, rtol=TOLERANCE[dtype] * 40, atol=1e-2)
 
@@ -163,6 +166,20 @@ def test_all_gradients_of_a_norm_are_one_read_of_each_operand(shape: tuple[int, 
 
     for found, expected in zip(gradients(DEVICE, dtype), gradients("cpu", "float64"), strict=True):
         near(found, np.asarray(expected.tolist()), dtype, 80)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7, 1), (7, 9)])
+def test_a_norms_gradient_by_weights_of_other_shapes(shape: tuple[int, ...]) -> None:
+    """Of a number for all, as an array; of rows with weights of their own, which kernels leave to the op table."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.normal(size=n).astype("float32") for n in ((7, 9), (7, 9), shape)]
+    g, x, weight = (Tensor(each, device=DEVICE, requires_grad=False)._handle for each in drawn)
+    wide = [Tensor(each.astype("float64"), device="cpu", requires_grad=False)._handle for each in drawn]
+    for name in ("standardize_gradient", "rms_norm_gradient"):
+        found = getattr(Device(DEVICE).kernels, name)(g, x, weight, axis=(1,), eps=1e-3)
+        found = found.get() if hasattr(found, "get") else np.asarray(found)
+        expected = np.asarray(getattr(Device("cpu").kernels, name)(*wide, axis=(1,), eps=1e-3))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_sums_for_a_norms_weight_are_those_of_that_norm() -> None:

@@ -286,7 +286,7 @@ KERNEL void reduce_channels(O* to, const T* x, double divisor, Long rows, Long c
     A own[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) own[v] = R::template first<A>();
-    part.template each<BLOCK == 1024 ? 8 : 4>([&](Long at) { return load<T, V>(x + at); }, [&](const auto&, const auto& packs) {
+    part.template each<4>([&](Long at) { return load<T, V>(x + at); }, [&](const auto&, const auto& packs) {
         constexpr int N = sizeof(packs) / sizeof(packs[0]);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
