@@ -149,12 +149,13 @@ class Norms(Reductions):
         return out
 
     @of_elements
-    def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float,
-                             dtype: Any = None) -> Any:  # fmt: skip
+    def standardize_gradient(self, g: Any, x: Any, weight: Any = 1.0, added: Any = None, *, axis: Shape, eps: float,
+                             dtype: Any = None, half: Any = None) -> Any:  # fmt: skip
         """Two reads of both, one write."""
         of = self._channels(x, axis) if is_number(weight) and weight == 1 else None
         if of is None:
-            return self.before["standardize_gradient"](g, x, weight, axis=axis, eps=eps, dtype=dtype)
+            before = self.before["standardize_gradient"]
+            return before(g, x, weight, added, axis=axis, eps=eps, dtype=dtype, half=half)
         return self._gradient(g, x, 1.0, axis, of, eps)
 
     @of_elements

@@ -154,46 +154,6 @@ def elementwise(functor: str, dtype: str, scalar: str, places: tuple[Place | Non
     return Launch(unit, found.packs, found.counter, found.numbers, shape)
 
 
-@lru_cache(maxsize=4096)
-def placed(dtype: str, shape: Shape, key: tuple[tuple[int, int | None, int] | int | None, ...],
-           g: Place) -> Launch | None:  # fmt: skip
-    """The launch that writes `g` where a resolved key says; ``None`` for more axes than the kernel takes.
-
-    Slices are (start, stop, step), as slices themselves have no hash.
-    """
-    lengths, strides, axes = iter(shape), iter(g.strides), list[tuple[int, int, int, int, int]]()
-    for entry in key:
-        if entry is None:
-            next(strides)
-            continue
-        length = next(lengths)
-        taken = range(entry, entry + 1) if isinstance(entry, int) else range(length)[slice(*entry)]
-        stride = 0 if isinstance(entry, int) else next(strides)
-        here = length, taken.start, taken.step if len(taken) > 1 else 1, len(taken), stride
-        if axes and here[:4] == (length, 0, 1, length):  # taken whole, it may continue the axis before
-            before, start, step, count, above = axes[-1]
-            if step == 1 and (count == 1 or above == stride * length or length == 1):
-                axes[-1] = before * length, start * length, 1, count * length, stride if length > 1 else above
-                continue
-        axes.append(here)
-    axes = axes or [(1, 0, 1, 1, 0)]
-    if len(axes) > MOST_AXES:
-        return None
-    length, start, step, count, stride = axes[-1]
-    pack, itemsize = 1, ITEMSIZE[dtype]
-    if step == 1 and stride == 1:
-        pack = power_of_two(start, power_of_two(count, power_of_two(length, 16 // itemsize)))
-    width = power_of_two(max(g.alignment // itemsize, 1), pack)
-    for each in axes[:-1]:
-        width = power_of_two(each[4], width)
-    axes[-1] = length // pack, start // pack, step, count // pack, stride * pack
-    packs = math.prod(each[0] for each in axes)
-    reach = sum(abs(each[3] * each[4]) for each in axes)
-    kind = counter(packs, reach, *(each[0] for each in axes))
-    unit = Unit("placed", (ELEMENT[dtype], kind, *map(str, (len(axes), pack, width))))
-    return Launch(unit, packs, kind, [packs, *(each[k] for k in range(5) for each in axes)], shape)
-
-
 class Pieces(NamedTuple):
     """How rows are shared out, `group` threads for each; or what is reduced: a block, or a group, takes a piece."""
 
@@ -242,15 +202,16 @@ FEWEST: Final = 4
 
 
 @lru_cache(maxsize=4096)
-def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: int) -> Pieces:
+def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: int, more: bool = False) -> Pieces:
     """The launch that adds up functions of the rows of two matrices, as one row for each block, of `sums` sums.
 
     Blocks as many as are under way at once, as far as there are rows: more would be more to add up in the end, fewer
-    leave multiprocessors idle.
+    leave multiprocessors idle. Threads that do `more` have 80 registers: fewer are under way.
     """
-    launch = row_launch(rows, columns, dtype, 2 + sums, alignment)
-    each = max(FEWEST, ceil_div(rows * launch.group, FILLED))
-    return row_launch(rows, columns, dtype, 2 + sums, alignment, each)
+    launch = row_launch(rows, columns, dtype, operands := 2 + max(sums - more, 1), alignment)
+    together = max((768 if more else 1024) // launch.block, 1) * launch.block  # threads of a multiprocessor
+    each = max(FEWEST, ceil_div(rows * launch.group, FILLED // 1024 * together))
+    return row_launch(rows, columns, dtype, operands, alignment, each)
 
 
 @lru_cache(maxsize=4096)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from micrograd_core.adapters.array_api import put
 from micrograd_core.layout import Shape
 from micrograd_cuda import geometry
-from micrograd_cuda.operands import Kernels, element, is_number, launched, name_of, of_elements, place
+from micrograd_cuda.operands import Kernels, element, is_number, name_of, of_elements
 from micrograd_cuda.plans import planned
 from micrograd_cuda.units import ELEMENT, INDEX, Unit
 
@@ -39,19 +40,11 @@ class Indexing(Kernels):
         columns = g.shape[-1]
         return self._sums(None, indices, g.reshape(indices.size, columns), num_embeddings, columns)
 
-    @of_elements
     def getitem_gradient(self, g: Any, *, shape: Shape, key: Any) -> Any:
-        """One write of all, zeros among them, in one launch."""
-        hashable = tuple([(e.start, e.stop, e.step) if e.__class__ is slice else e for e in key])
-        return self._placed(g, shape, hashable)
-
-    @planned
-    def _placed(self, g: Any, shape: Shape, key: Any) -> Any:
-        runtime = self.runtime
-        found = geometry.placed(name_of(g.dtype), shape, key, place(runtime, g))
-        if found is None or not g.size:
-            return NotImplemented
-        return launched(runtime, found, runtime.empty(shape, g.dtype), g)
+        """Zeros, and into their memory what was taken. Under `jit` it is part of a nest."""
+        out = self.xp.zeros(shape, dtype=g.dtype)
+        put(self.xp, out, g, key)
+        return out
 
     @of_elements
     def index_add(self, x: Any, indices: Any, values: Any, *, axis: int) -> Any:

@@ -143,7 +143,10 @@ class Elementwise:
         return kernel
 
     def astype(self) -> Kernel:
-        """Between floats, and to bool; the namespace converts all others, and rounds float64 to halves, once."""
+        """Between floats, and to bool; the namespace converts all others, and rounds float64 to halves, once.
+
+        What another kernel has made on its way is that.
+        """
 
         @cache
         def cast(dtype: Any) -> Kernel:
@@ -152,7 +155,13 @@ class Elementwise:
 
             return self.unary("Copy", plain, dtype) if name_of(dtype) in RESULT else plain
 
-        return lambda x, *, dtype: cast(dtype)(x)
+        remembered = self.runtime.remembered
+
+        def kernel(x: Any, *, dtype: Any) -> Any:
+            found = remembered.take((x,), ("astype", dtype)) if remembered else None
+            return cast(dtype)(x) if found is None else found
+
+        return kernel
 
 
 IN_DOUBLE: Final = ("argmax", "argmin", "var", "std", "cumulative_sum", "cumulative_prod")

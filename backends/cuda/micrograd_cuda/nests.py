@@ -78,8 +78,10 @@ def of_rows(x: Any, axis: Shape | None) -> bool:
 def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
     """Whether a reduction stays a call: of rows too few and long for a block each, and of what no nest reads or makes.
 
-    `used` are the values that elementwise steps read.
+    `used` are the values that elementwise steps read. A cast of what its maker has cast is a call, too.
     """
+    if step.op == "astype":
+        return "half" in operands[0].params
     if not operation(step.op).combine:
         return False
     (x,), axis = operands, step.params["axis"]
@@ -88,19 +90,8 @@ def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
     return alone or not of_rows(x, axis) or (few and math.prod(x.shape) < FILLED * LONG // BLOCK)
 
 
-def with_sums(program: Program) -> Program:
-    """Means of rows that elementwise steps make become sums, which nests compute."""
-    makers = {n: step.op for step, made in program.numbered() for n in made}
-
-    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
-        if step.op != "mean" or not of_rows(operands[0], step.params["axis"]):
-            return None
-        elementwise = operation(makers.get(step.operands[0].number, "sum")).kind == "elementwise"
-        return k.composed("mean", operands, step.params) if elementwise else None
-
-    return rewritten(program, rule)
-
-
+FEW: Final = 2**12
+"""Elements of an input that is cast before all else."""
 HALVES: Final = (float16, bfloat16)
 WRITE: Final = "layer_norm rms_norm standardize standardize_gradient rms_norm_gradient cross_entropy_gradient".split()
 READ: Final = (*WRITE, "layer_norm_weight_gradient", "rms_norm_weight_gradient", "cross_entropy", "sum")
@@ -122,13 +113,15 @@ def mixes(op: str, operands: tuple[Any, ...], params: Any, type: TensorSpec) -> 
 def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
     """Casts of halves to float32 for such kernels vanish, and of their results to halves: they read and write these.
 
-    Casts of inputs that are read more than once, as those of weights are, come first, where they share a launch.
+    Casts of inputs that have few elements, or are read more than once, as those of weights are, come first, where they
+    share a launch.
     """
     read = [x for step in program.steps for x in step.operands]
     uses = Counter(x.number for x in (*read, *program.outputs) if isinstance(x, Ref))
     made, early = dict[Any, Any](), list[Any]()  # by value, the step that makes it
     for step, (n, *_) in program.numbered():
-        if step.op == "astype" and step.operands[0].number < program.inputs and uses[n] > 1:
+        few = math.prod(program.types[n].shape) <= FEW
+        if step.op == "astype" and step.operands[0].number < program.inputs and (few or uses[n] > 1):
             early.append((step, program.types[n : n + 1]))
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
@@ -151,12 +144,41 @@ def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
     return rewritten(program, rule)
 
 
+GRADIENTS: Final = ("standardize_gradient", "rms_norm_gradient")
+"""Of norms' inputs: kernels that also add, and write halves."""
+
+
+def with_more(program: Program, dtypes: Mapping[str, Any]) -> Program:
+    """What is added to the gradient of a norm's input, and the cast of that to halves, are its kernel's work.
+
+    The summand is one operand more than the operation has; it has to be there before, and the gradient without it must
+    not be asked for.
+    """
+    steps, types, same, makers = list[Step](), program.types, dict[Any, Any](), dict[Any, int]()
+    uses = Counter([*(x for step in program.steps for x in step.operands), *program.outputs])
+    for step, (n, *_) in program.numbered():
+        op, operands, params = step = step._replace(operands=tuple([same.get(x, x) for x in step.operands]))
+        given = tuple([types[x.number] if isinstance(x, Ref) else x for x in operands])
+        if op in GRADIENTS and mixes(op, given, params, types[n]):
+            makers[Ref(n)] = len(steps)
+        for x, y in (operands, operands[::-1]) if op == "add" else ():
+            there = isinstance(y, Ref) and types[y.number] == types[n]
+            if x in makers and uses[x] == 1 and there and y.number < x.number:
+                steps[makers[x]] = steps[makers[x]]._replace(operands=(*steps[makers[x]].operands, y))
+                step, same[Ref(n)], uses[x] = Step("reshape", (x,), {"shape": types[n].shape}), x, 2
+        if op == "astype" and operands[0] in makers and types[n].dtype in HALVES:
+            maker = steps[makers[operands[0]]]
+            steps[makers[operands[0]]] = maker._replace(params=maker.params | {"half": dtypes[types[n].dtype.name]})
+        steps.append(step)
+    return program._replace(steps=tuple(steps), outputs=tuple([same.get(x, x) for x in program.outputs]))
+
+
 class Programs(Planned):
     """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
-        found = with_halves(optimized(with_sums(program), covers, backend.own), backend.dtypes)
-        super().__init__(backend, found, partial(contiguous, backend.runtime))
+        found = with_halves(optimized(program, covers, backend.own - {"mean"}), backend.dtypes)
+        super().__init__(backend, with_more(found, backend.dtypes), partial(contiguous, backend.runtime))
         self.before, self.runtime = before, backend.runtime
 
     def layout(self, x: Any) -> Any:

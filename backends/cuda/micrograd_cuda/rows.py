@@ -125,20 +125,35 @@ def norm(centered: str) -> Any:
     @of_elements
     def kernel(self: Rows, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float,
                dtype: Any = None) -> Any:  # fmt: skip
-        return self._norm(centered, None, x, weight, bias, axis, eps, dtype)
+        return self._norm(centered, x, weight, bias, axis, eps, dtype)
 
     return kernel
 
 
 def norm_gradient(centered: str) -> Any:
-    """Two reads, one write. What the gradients of weight and bias are made of is found on the way."""
+    """Two reads, one write. What the gradients of weight and bias are made of is found on the way.
+
+    With `added`, which is added to it, or as `half` also in that dtype, of last axes; then also sums of its columns.
+    """
 
     @of_elements
-    def kernel(self: Rows, g: Any, x: Any, weight: Any = 1.0, *, axis: Shape, eps: float, dtype: Any = None) -> Any:
-        if is_number(weight) or not x.size or weight.shape != tuple([x.shape[each] for each in axis]):
-            return self._norm(centered, g, x, weight, 0.0, axis, eps, dtype)
-        out, sums = self._gradients(centered, g, x, weight, axis, eps, dtype or x.dtype)
-        self.runtime.remembered.keep((g, x), (centered, axis, eps), sums, made=False)
+    def kernel(self: Rows, g: Any, x: Any, weight: Any = 1.0, added: Any = None, *, axis: Shape, eps: float,
+               dtype: Any = None, half: Any = None) -> Any:  # fmt: skip
+        if len(getattr(weight, "shape", ())) > len(axis):
+            return NotImplemented  # rows have weights of their own
+        if not x.size:
+            return x.copy()
+        weights, more = not is_number(weight), added is not None or half is not None
+        facts, keep = (centered, axis, eps), self.runtime.remembered.keep
+        out, halves, sums = self._gradients(*facts, g, x, weight, added, dtype or x.dtype, half, weights, more)
+        if weights:
+            keep((g, x), facts, sums, made=False)
+        if halves is not None:
+            keep((out,), ("astype", halves.dtype), halves, made=True)
+        if more:
+            own, shape = out if halves is None else halves, tuple([x.shape[each] for each in axis])
+            axes, to = tuple(range(len(x.shape) - len(axis))), own.dtype
+            keep((own,), (axes, to), lambda: self._summed(sums[-1:], shape, to)[0], made=True)
         return out
 
     return kernel
@@ -155,8 +170,8 @@ def norm_weight_gradient(centered: str) -> Any:
         others = tuple([each for each in range(len(x.shape)) if each not in axis])
         sums = remembered.take((g, x), (centered, axis, eps))
         if sums is None:
-            _, sums = self._gradients(centered, g, x, None, axis, eps, None)
-        found = self._summed(sums, shape, to)
+            _, _, sums = self._gradients(centered, axis, eps, g, x, 1.0, None, None, None, True, False)
+        found = self._summed(sums[: 1 + (centered == "true")], shape, to)
         if others and centered == "true":
             bias = found[1].reshape(math.prod(shape))
             remembered.keep((g,), (others, bias.dtype), lambda: bias, made=False)
@@ -337,35 +352,36 @@ class Rows(Reductions):
     rms_norm_weight_gradient = norm_weight_gradient("false")
 
     @planned
-    def _norm(self, centered: str, g: Any, x: Any, weight: Any, bias: Any, axis: Shape, eps: float, dtype: Any) -> Any:
-        """Of `x`; or with `g`, of which a bias is no part, the gradient."""
+    def _norm(self, centered: str, x: Any, weight: Any, bias: Any, axis: Shape, eps: float, dtype: Any) -> Any:
         if any(len(getattr(each, "shape", ())) > len(axis) for each in (weight, bias)):
             return NotImplemented  # rows have weights of their own
-        family, operands = ("norm", (x,)) if g is None else ("norm_gradient", (x, g))
         shape = tuple([x.shape[each] for each in axis])  # null pointers change nothing
-        both = ((weight, 1), (bias, 0))[: 1 + (g is None)]
-        given = [self.neutral_or_array(y, neutral, shape, x.dtype) for y, neutral in both]
-        kinds = [element(y if hasattr(y, "shape") else x) for y in (*operands[1:], given[0])]
-        to = ELEMENT[name_of(dtype or x.dtype)]
-        return self._along(family, operands, axis, (*given, eps), *kinds, to, centered, dtype=dtype)
+        given = [self.neutral_or_array(y, neutral, shape, x.dtype) for y, neutral in ((weight, 1), (bias, 0))]
+        kinds = element(given[0] if given[0].__class__ is not int else x), ELEMENT[name_of(dtype or x.dtype)]
+        return self._along("norm", (x,), axis, (*given, eps), *kinds, centered, dtype=dtype)
 
     @planned
-    def _gradients(self, centered: str, g: Any, x: Any, weight: Any, axis: Shape, eps: float,
-                   dtype: Any) -> tuple[Any, Any]:  # fmt: skip
-        """The gradient of the input, unless no dtype is told, and of each block the sums of some rows.
+    def _gradients(self, centered: str, axis: Shape, eps: float, g: Any, x: Any, weight: Any, added: Any, dtype: Any,
+                   half: Any, weights: bool, more: bool) -> tuple[Any, Any, Any]:  # fmt: skip
+        """The gradient of the input, unless no dtype is told; as `half`; and of each block the sums of some rows.
 
-        Those of what is centered are of two kinds: it has a bias.
+        Those for `weights` are two where there is a bias, as what is centered has. With `more` the last are those of
+        the gradient.
         """
-        g, rows, columns = self.last(g, axis), self.last(x, axis), math.prod([x.shape[each] for each in axis])
-        sums, weight = 1 + (centered == "true"), 0 if weight is None else self.contiguous(weight)
-        out = 0 if dtype is None else self.runtime.empty(rows.shape, dtype)
-        kinds = [element(y if hasattr(y, "shape") else x) for y in (x, g, weight, out)]
-        start = self.alignment(rows, g, *(y for y in (weight, out) if hasattr(y, "shape")))
-        launch = geometry.row_sums_launch(x.size // columns, columns, name_of(x.dtype), start, sums)
-        partial = self.runtime.empty((sums, launch.grid[0], columns), self.wide(x.dtype))
-        given = out, partial, g, rows, weight, eps, x.size // columns, columns
-        self.run("norm_gradients", launch, (*kinds, centered), *given)
-        return None if dtype is None else self._back(out, axis), partial
+        shape, dtypes = tuple([x.shape[each] for each in axis]), (dtype, half)
+        g, rows, columns = self.last(g, axis), self.last(x, axis), math.prod(shape)
+        weight, added = self.neutral_or_array(weight, 1, shape, x.dtype), 0 if added is None else self.contiguous(added)
+        out, halves = (0 if to is None else self.runtime.empty(rows.shape, to) for to in dtypes)
+        given = x.size // columns, columns, name_of(x.dtype)
+        kinds = [element(y if y.__class__ is not int else x) for y in (x, g, weight, out, halves)]
+        start = self.alignment(rows, *(y for y in (g, weight, added, out, halves) if y.__class__ is not int))
+        sums = weights * (1 + (centered == "true")) + more
+        launch = geometry.row_sums_launch(*given, start, sums, more) if sums else geometry.row_launch(*given, 2, start)
+        partial = self.runtime.empty((sums, launch.grid[0], columns), self.wide(x.dtype)) if sums else 0
+        own = *kinds, centered, str(weights).lower(), str(more).lower()
+        self.run("norm_gradients", launch, own, out, halves, partial, g, rows, weight, added, eps, *given[:2])
+        out, halves = (None if y.__class__ is int else self._back(y, axis) for y in (out, halves))
+        return out, halves, partial
 
     @planned
     def _summed(self, partial: Any, shape: Shape, dtype: Any) -> Any:

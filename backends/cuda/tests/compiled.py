@@ -22,6 +22,10 @@ BUDGET: Final = 9.5
 read and written, 76 for one of float32."""
 
 
+NORMED: Final = {"axis": (1,), "eps": 1e-5}
+"""Of norms of rows."""
+
+
 class Row(NamedTuple):
     """An operation on some elements of one dtype."""
 
@@ -101,11 +105,33 @@ def normed(dtype: str) -> Row:
 
     def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
         g, x = (numbers(runtime, shape, dtype, seed) for seed in range(2))
-        weight, params = numbers(runtime, shape[1:], dtype), {"axis": (1,), "eps": 1e-5}
+        weight, params = numbers(runtime, shape[1:], dtype), NORMED
         gradient, of_weight = k["standardize_gradient"], k["layer_norm_weight_gradient"]
         return lambda: (gradient(g, x, weight, **params), of_weight(g, x, **params))
 
     return Row(f"all gradients of layer_norm of 64 rows, {dtype}", math.prod(shape), work)
+
+
+def residual() -> Row:
+    """What comes back of 64 rows of a residual network in halves, as a program asks for it.
+
+    A norm's gradient, to which the residual's is added, that in halves, the sums of its columns, and those for weight
+    and bias.
+    """
+    shape = (64, 1024)
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        x, added = (numbers(runtime, shape, "float32", seed) for seed in range(2))
+        g, weight, params = numbers(runtime, shape, "bfloat16"), numbers(runtime, shape[1:], "float32"), NORMED
+
+        def back() -> Any:
+            out = k["standardize_gradient"](g, x, weight, added, **params, dtype=x.dtype, half=g.dtype)
+            halves, sums = k["astype"](out, dtype=g.dtype), k["layer_norm_weight_gradient"](g, x, **params)
+            return out, sums, k["sum"](halves, axis=(0,), keepdims=False)
+
+        return back
+
+    return Row("all gradients of layer_norm and of a residual of 64 rows, bfloat16 in", math.prod(shape), work)
 
 
 def embedding(hot: bool, dtype: str) -> Row:
@@ -117,20 +143,6 @@ def embedding(hot: bool, dtype: str) -> Row:
         return lambda: k["embedding_gradient"](g, indices, num_embeddings=count)
 
     return Row(f"embedding_gradient, {'one index' if hot else 'all different'}, {dtype}", count * columns, work)
-
-
-def selected(dtype: str) -> Row:
-    """The gradient of the second of three matrices beside each other, in another order: as of heads of attention."""
-    shape = (4, 64, 3, 4, 32)
-
-    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
-        g, key = (
-            numbers(runtime, (4, 4, 64, 32), dtype),
-            (*(slice(0, n, 1) for n in shape[:2]), 1, *(slice(0, n, 1) for n in shape[3:])),
-        )
-        return lambda: k["getitem_gradient"](g.transpose(0, 2, 1, 3), shape=shape, key=key)
-
-    return Row(f"getitem_gradient, a third, {dtype}", 4 * 64 * 3 * 4 * 32, work)
 
 
 def drawn(name: str, dtype: str) -> Row:
@@ -173,7 +185,6 @@ def rows() -> Iterator[Row]:
             yield classes(columns, dtype, gradient=True)
         yield along_rows("attention_weights", 1, 512, dtype, 512, is_causal=True)
         yield along_rows("attention_weights_gradient", 2, 512, dtype, 512, is_causal=True)
-        yield selected(dtype)
         yield along_rows("standardize", 1, 4096, dtype, axis=(1,), eps=1e-5)
         yield along_rows("standardize_gradient", 2, 4096, dtype, axis=(1,), eps=1e-5)
         for shape in ((1024, 256), (16, 4, 32, 32)):
@@ -193,6 +204,7 @@ def rows() -> Iterator[Row]:
         yield drawn("random_uniform", dtype)
         yield drawn("random_normal", dtype)
         yield adam(dtype)
+    yield residual()
     yield attention(False)
     yield attention(True)
 

@@ -147,7 +147,7 @@ def test_batches_are_multiplied_whichever_way_they_lie(seed: int, anew: None, mo
 
 @pytest.mark.parametrize("seed", range(400 if ALL else 60))
 def test_what_a_key_selects_has_its_gradient_where_it_came_from(seed: int) -> None:
-    """In one launch, whichever way the cotangent lies."""
+    """Whichever way the cotangent lies."""
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     dtype = pick.choice(["float16", "bfloat16", "float32", "float64"])
     shape = tuple(pick.choice([1, 2, 3, 8, 16]) for _ in range(pick.randrange(1, 5)))

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -167,6 +169,60 @@ def test_operands_that_begin_anywhere(half: str, offsets: tuple[int, int], gpu: 
             np.testing.assert_allclose(found.get(), kernel(name)(*wide, **params).get(), rtol=1e-4, atol=1e-5)
 
 
+Gradient = Callable[..., Tensor]
+RESIDUALS: dict[str, tuple[bool, Callable[[Gradient, Tensor, Tensor, Tensor, Tensor, str], Any]]] = {
+    "first": (True, lambda n, g, x, w, r, half: (n(g, x, w) + r).astype(half)),
+    "second": (True, lambda n, g, x, w, r, half: (r + n(g, x, w)).astype(half)),
+    "and as it is": (True, lambda n, g, x, w, r, half: ((y := r + n(g, x, w)), y.astype(half), y * 2.0)),
+    "sums": (True, lambda n, g, x, w, r, half: ((y := r + n(g, x, w)).sum(axis=0), y.astype(half).sum(axis=0))),
+    "no half": (True, lambda n, g, x, w, r, half: (r + n(g, x, w)) * 2.0),
+    "no summand": (True, lambda n, g, x, w, r, half: ((y := n(g, x, w)), y.astype(half))),
+    "both halves": (True, lambda n, g, x, w, r, half: tuple((r + n(g, x, w)).astype(each) for each in HALVES)),
+    "and wider": (True, lambda n, g, x, w, r, half: ((y := r + n(g, x, w)).astype(half), y.astype("float64"))),
+    "made before": (True, lambda n, g, x, w, r, half: r * 3.0 + n(g, x, w)),
+    "an operand": (True, lambda n, g, x, w, r, half: (n(g, x, w) + x).astype(half)),
+    "a chain": (True, lambda n, g, x, w, r, half: n((r + n(g, x, w)), x, w) + r),
+    "two": (True, lambda n, g, x, w, r, half: (n(g, x, w) + r) + x),
+    "of two": (True, lambda n, g, x, w, r, half: (n(g, x, w) + n(r, x, w)).astype(half)),
+    "a row": (False, lambda n, g, x, w, r, half: (n(g, x, w) + w) * 2.0),
+    "itself": (False, lambda n, g, x, w, r, half: (y := n(g, x, w)) + y),
+    "of itself": (False, lambda n, g, x, w, r, half: (y := n(g, x, w)) + y * 2.0),
+    "a number": (False, lambda n, g, x, w, r, half: n(g, x, w) + 2.0),
+    "also without": (False, lambda n, g, x, w, r, half: ((y := n(g, x, w)), y + r)),
+    "in two sums": (False, lambda n, g, x, w, r, half: ((y := n(g, x, w)) + r, x + y)),
+    "made later": (False, lambda n, g, x, w, r, half: n(g, x, w) + r.sin()),
+    "no weight": (True, lambda n, g, x, w, r, half: (n(g, x, 1.0) + r).astype(half)),
+    "one weight": (True, lambda n, g, x, w, r, half: (n(g, x, w[:1]) + r).astype(half)),
+    "double": (False, lambda n, g, x, w, r, half: n(*(each.astype("float64") for each in (g, x, w))) + r),
+}
+"""By name: whether the gradient of a norm's input does more than it was; and what is made of it."""
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (300, 64), (2, 3, 130), (2, 9000)])
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("kind", RESIDUALS)
+@pytest.mark.parametrize("name", ["standardize_gradient", "rms_norm_gradient"])
+def test_what_is_added_to_a_norms_gradient_is_the_same(
+    name: str, kind: str, half: str, shape: tuple[int, ...], gpu: Device
+) -> None:
+    rng, (more, function) = np.random.default_rng(0), RESIDUALS[kind]
+    given = [drawn(rng, each, "float32", gpu) for each in (shape, shape, shape[-1:], shape)]
+    gradient = partial(FUNCTIONS[name], axis=(len(shape) - 1,), eps=1e-3)
+    jitted = jit(lambda *given: function(gradient, *given, half))
+    with no_grad():
+        expected = function(gradient, *given, half)
+        for call in range(5):
+            found = jitted(*given)
+            for ours, plain in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, expected)), strict=True):
+                assert (ours.dtype, ours.shape) == (plain.dtype, plain.shape)
+                tolerance = HALVES.get(str(plain.dtype), 1e-4)
+                scale = max(1.0, float(np.abs(numbers(plain)).max()))
+                np.testing.assert_allclose(numbers(ours), numbers(plain), rtol=tolerance, atol=tolerance * scale)
+            if call == 0 and find_spec("emulated_cuda"):
+                kernels = launched(lambda: jitted(*given))
+                assert any(re.search(r"norm_gradients_\w+_(true|false)_true_\d", x) for x in kernels) == more, kernels
+
+
 @pytest.mark.skipif(find_spec("emulated_cuda") is None, reason="launches are listed by the emulated GPU")
 @pytest.mark.parametrize("half", HALVES)
 def test_a_step_under_autocast_casts_no_row(half: str, gpu: Device) -> None:
@@ -198,9 +254,9 @@ def test_a_step_under_autocast_casts_no_row(half: str, gpu: Device) -> None:
 @pytest.mark.parametrize("trains", [False, True])
 def test_weights_that_are_read_again_are_cast_in_one_launch(trains: bool, gpu: Device) -> None:
     """Before all else. Those that are read once, as without gradients, when they are: one is there at a time."""
-    layers = [nn.Linear(n, m, bias=False) for n, m in itertools.pairwise((24, 32, 40, 48))]
+    layers = [nn.Linear(n, m, bias=False) for n, m in itertools.pairwise((64, 72, 80, 88))]
     model = nn.Sequential(*layers).to(gpu)
-    x = drawn(np.random.default_rng(0), (64, 24), "bfloat16", gpu)
+    x = drawn(np.random.default_rng(0), (64, 64), "bfloat16", gpu)
     weights = [*model.parameters()]
 
     for each in weights:

@@ -53,7 +53,6 @@ CALLS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "cross_entropy_gradient": [(((), (6, 8), ("below", 8, 6), 1.0), LOSS)],
     "embedding": [((("below", 7, 2, 5), (7, 8)), {})],
     "embedding_gradient": [(((2, 5, 8), ("below", 7, 2, 5)), {"num_embeddings": 7})],
-    "getitem_gradient": [(((6, 3),), {"shape": (6, 8), "key": (slice(0, 6, 1), slice(2, 5, 1))})],
     "conv2d": [((IMAGES, (3, 4, 3, 3), (3,)), {"groups": 1, **WINDOWS})],
     "conv_transpose2d": [((IMAGES, (4, 3, 3, 3), 0.0), {"groups": 1, "output_padding": (0, 0), **WINDOWS})],
     "conv2d_weight_gradient": [(((2, 3, 6, 6), IMAGES), {"groups": 1, "kernel_size": (3, 3), **WINDOWS})],
@@ -159,7 +158,7 @@ class Counting(dict[Any, Any]):
 
 
 SAMPLES = [(name, i) for name, calls in CALLS.items() for i in range(len(calls))]
-PLAIN_ONES = ("getitem_gradient", "copy")
+PLAIN_ONES = ("copy",)
 """Of which the decision is kept elsewhere, or for some dtypes."""
 
 

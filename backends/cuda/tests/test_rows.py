@@ -182,6 +182,43 @@ def test_a_norms_gradient_by_weights_of_other_shapes(shape: tuple[int, ...]) -> 
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize(("adds", "halves"), [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("shape", [(3, 1), (70, 10), (5, 60, 256), (700, 260), (3, 12_000)])
+def test_a_norms_gradient_is_added_cast_and_summed_on_the_way(
+    shape: tuple[int, ...], adds: bool, halves: bool, name: str
+) -> None:
+    """As programs ask for it: one launch, and one for each kind of sums."""
+    rng, columns, kernel = np.random.default_rng(0), shape[-1:], Device(DEVICE).kernels.backend.kernel
+    drawn = [rng.normal(size=n).astype(t) for n, t in ((shape, "float16"), (shape, "float32"), (columns, "float32"))]
+    more = rng.normal(size=shape).astype("float32")
+    g, x, weight, added = (Tensor(each, device=DEVICE, requires_grad=False)._handle for each in (*drawn, more))
+    family, axes = "standardize" if name == "layer_norm" else name, tuple(range(len(shape) - 1))
+    params = {"axis": (len(shape) - 1,), "eps": 1e-3}
+    launched = Launches()
+    asked = {"dtype": x.dtype, "half": g.dtype} if halves else {"dtype": x.dtype}
+    out = kernel(f"{family}_gradient")(g, x, weight, *[added] * adds, **params, **asked)
+    read = kernel("astype")(out, dtype=g.dtype) if halves else out
+    total = kernel("sum")(read, axis=axes, keepdims=False)
+    of_weight = kernel(f"{name}_weight_gradient")(g, x, **params, dtype=x.dtype)
+    assert launched.are("norm_gradients", "reduce_channels", "reduce_channels")
+    again = kernel("astype")(out, dtype=g.dtype)
+    assert again is not read
+    out, read, total, of_weight, again = (
+        each.get() if hasattr(each, "get") else np.asarray(each) for each in (out, read, total, of_weight, again)
+    )
+    wide = [each.astype("float64") for each in drawn]
+    given = [Tensor(each, device="cpu", requires_grad=False)._handle for each in wide]
+    expected = np.asarray(Device("cpu").kernels.backend.kernel(f"{family}_gradient")(*given, **params)) + more * adds
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(again, out.astype("float16"))
+    np.testing.assert_array_equal(read, again if halves else out)
+    summed, scale = read.sum(axis=axes, dtype="float64"), 2e-3 if halves else 1e-5
+    np.testing.assert_allclose(total.astype("float64"), summed, rtol=scale, atol=1e-3)
+    by_weight = weight_gradient(name, *(x.reshape(-1, *columns) for x in wide[:2]), 1e-3)
+    np.testing.assert_allclose(of_weight, by_weight, rtol=1e-4, atol=1e-3)
+
+
 def test_sums_for_a_norms_weight_are_those_of_that_norm() -> None:
     """What one norm's gradient found on its way is not another's: of another kind, or with another `eps`."""
     rng, kernel = np.random.default_rng(0), Device(DEVICE).kernels.backend.kernel

@@ -67,7 +67,10 @@ def row_units(dtype: str) -> Iterator[Unit]:
             for kind, read in ((ELEMENT[dtype], 0), (ELEMENT[dtype], launch.pack), ("Bool", 1)):
                 yield geometry.instance(family, launch, ELEMENT[dtype], kind, str(read))
             continue
-        template, facts = FAMILIES[family].template, {"I": "Long", "CENTERED": str(columns != 10).lower()}
+        template, facts = FAMILIES[family].template, {
+            "I": "Long", "CENTERED": str(columns != 10).lower(), "WEIGHTS": str(columns < 4097).lower(),
+            "MORE": str(columns < 50_000).lower(),
+        }  # fmt: skip
         own = template[1 : template.index("G")]
         others = {"float32": "Bfloat16", "float16": "float", "bfloat16": "float"} if {"U", "R"} & {*own} else {}
         mixed = [others[dtype]] if dtype in others else []  # halves beside float32, and the other way
@@ -84,16 +87,8 @@ def attention_units(dtype: str) -> Iterator[Unit]:
                 yield Unit(family, (ELEMENT[dtype], *facts, *map(str, own)), own[0] * 32)
 
 
-SPILLED = {"channels": 8, "attention": 36}  # around a thread's divisions; where smaller tiles take longer
-RESIDENT = {
-    "softmax_gradient": 2, "log_softmax_gradient": 2, "attention_weights_gradient": 2, "norm_gradient": 2,
-    "norm_gradients": 4,
-}  # fmt: skip
-PLACED = (  # shape, key, strides
-    ((4, 8, 3, 16), ((0, 4, 1), (0, 8, 1), 1, (0, 16, 1)), (128, 16, 1)),
-    ((3, 1 << 30), (1, (2, None, -2)), (2,)),
-    ((2, 3, 2, 3), ((1, 2, 1), (0, 3, 2), (1, 2, 1), (0, 3, 2)), (4, 2, 2, 1)),
-)
+SPILLED = {"channels": 8, "rows": 16, "attention": 36}  # by divisions; by 1024 threads; small tiles take longer
+RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "attention_weights_gradient": 2, "norm_gradients": 4}
 POOLINGS = (  # what is pooled, kernel, stride, padding
     ((8, 8), (2, 2), (2, 2), (0, 0)), ((8, 7), (2, 2), (2, 2), (1, 1)), ((9, 9), (3, 3), (2, 2), (1, 1)),
     ((9, 9), (3, 3), (1, 1), (1, 1)), ((4, 9, 9), (2, 3, 5), (1, 2, 3), (1, 1, 0)),
@@ -123,12 +118,7 @@ def other_units(dtype: str) -> Iterator[Unit]:
     element, itemsize = ELEMENT[dtype], geometry.ITEMSIZE[dtype]
     total = "float64" if dtype == "float64" else "float32"
     for name, family in FAMILIES.items():
-        if name == "placed":
-            for shape, key, strides in PLACED:
-                found = geometry.placed(dtype, shape, key, Place((2,) * len(strides), strides, 16))
-                assert found is not None
-                yield found.unit
-        elif family.file == "windows":
+        if family.file == "windows":
             for kind in geometry.KNOWN:
                 for shape, kernel, stride, padding in PATCHES if kind == "PATCHES" else POOLINGS:
                     yield windows_unit(name, kind, dtype, shape, kernel, stride, padding)
@@ -234,12 +224,13 @@ def test_packs_travel_in_16_bytes(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", ["norm", "norm_gradient"])
+@pytest.mark.parametrize("family", ["norm", "norm_gradients"])
 def test_norms_load_their_weights_before_they_store(family: str, dtype: str) -> None:
     """A load behind a store waits for its turn, and each costs the time of a way to memory and back."""
-    launch = geometry.row_launch(4096, 4096, dtype, RESIDENT.get(family, 1), 16)
-    types = [ELEMENT[dtype]] * {"norm": 3, "norm_gradient": 4}[family]
-    unit = geometry.instance(family, launch, *types, "true")
+    gradient = family != "norm"
+    launch = geometry.row_launch(4096, 4096, dtype, 1 + gradient, 16)
+    types = [ELEMENT[dtype]] * (5 if gradient else 3)
+    unit = geometry.instance(family, launch, *types, "true", *["false"] * 2 * gradient)
     ptx = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS).ptx
     order = re.findall(r"\b(ld|st)\.global\b", ptx)
     assert order.count("st") == launch.items
@@ -289,15 +280,21 @@ MULTIPROCESSORS, THREADS, REGISTERS = 132, 2048, 65536  # of an H100, of each mu
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize(("rows", "columns"), [(4096, 4096), (16384, 1024), (65536, 256), (8192, 8192), (2**20, 64)])
-def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, dtype: str) -> None:
-    """Two fifths of all threads are under way, as blocks and as registers go; there is less to add up than was read."""
-    launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2)
-    unit = geometry.instance("norm_gradients", launch, *[ELEMENT[dtype]] * 4, "true")
+def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, more: bool, dtype: str) -> None:
+    """Two fifths of all threads are under way, a quarter where they do more, and no block waits for another to end.
+
+    As blocks and as registers go. There is less to add up than was read.
+    """
+    launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2 + more, more)
+    types = [ELEMENT[dtype], "Bfloat16", ELEMENT[dtype], ELEMENT[dtype], "Bfloat16"]
+    unit = geometry.instance("norm_gradients", launch, *types, "true", "true", str(more).lower())
     made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
-    blocks = min(launch.grid[0] / MULTIPROCESSORS, REGISTERS // (made.registers * launch.block))
+    room, blocks = REGISTERS // (made.registers * launch.block), launch.grid[0] / MULTIPROCESSORS
     REPORT.append(f"{units.call(unit)}: {launch.grid[0]} blocks, {blocks * launch.block / THREADS:.0%} of the threads")
-    assert blocks * launch.block / THREADS >= 0.4
+    assert blocks <= room
+    assert blocks * launch.block / THREADS >= (0.24 if more else 0.4)
     assert launch.grid[0] * 2 * 4 * 2 <= rows * geometry.ITEMSIZE[dtype] * 2  # sums written and read; both operands
 
 

@@ -20,33 +20,6 @@ KERNEL void gather(T* to, const T* weight, const I* indices, Long count, Long ro
     }
 }
 
-// What a key selects of `to` is g, and the rest is 0. Along an axis of `length` the key takes `count` elements from `start`
-// on, each `step` further; there g has `stride`. The last axis is counted in packs: it is taken whole, or V is 1.
-template <class Index, int NDIM> struct Placing { Index packs, length[NDIM], start[NDIM], step[NDIM], count[NDIM], stride[NDIM]; };
-
-template <class T, class Index, int NDIM, int V, int W>
-KERNEL void placed(T* to, const T* g, const Placing<Index, NDIM>& where) {
-    const Index stride = static_cast<Index>(gridDim.x) * blockDim.x;
-    for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < where.packs; i += stride) {
-        Index rest = i, from = 0;
-        bool selected = true;
-#pragma unroll
-        for (int d = NDIM - 1; d >= 0; --d) {
-            const Index above = d > 0 ? rest / where.length[d] : 0;
-            Index at = rest - above * where.length[d] - where.start[d];
-            rest = above;
-            if (where.step[d] != 1) {
-                const Index number = at / where.step[d];
-                selected = selected && number * where.step[d] == at;
-                at = number;
-            }
-            selected = selected && at >= 0 && at < where.count[d];
-            from += at * where.stride[d];
-        }
-        store<T, V>(to + i * V, selected ? load<T, V, W>(g + from) : Pack<T, V>{});
-    }
-}
-
 // What sorts: the row that an index names, or `rows` where it names none; negative ones may count from the end.
 template <class K, class I>
 KERNEL void row_keys(K* to, const I* indices, Long negative, Long count, Long rows) {

@@ -83,17 +83,21 @@ template <class T, int G, int ITEMS, int V, int N, bool PEELED = false, class U 
         if constexpr (PEELED)
             if (end_column() < columns) f(ITEMS, end_column(), end);
     }
-    // f(column, operands) gives the pack that is stored there. Of what is kept all are made before the first is stored: no
-    // load goes past a store, and what f loads would come one after the other.
-    template <class R, class F> __device__ __forceinline__ void store_each(R* to, F f) const {
+    // f(item, column, operands) gives the pack that is stored there; then(item, column, pack) is called after that. Of what
+    // is kept all are made before the first is stored: no load goes past a store, and what f loads would come one after the
+    // other.
+    template <class R, class F, class S> __device__ __forceinline__ void store_each(R* to, F f, S then) const {
         if constexpr (ITEMS > 0) {
             Pack<R, V> made[ITEMS];
-            each_item([&](int item, Long column, const auto& values) { made[item] = f(column, values); });
+            each_item([&](int item, Long column, const auto& values) { made[item] = f(item, column, values); });
 #pragma unroll
             for (int item = 0; item < ITEMS; ++item)
-                if (column(item) < columns) store(to + column(item), made[item]);
+                if (column(item) < columns) store(to + column(item), made[item]), then(item, column(item), made[item]);
         } else {
-            each_item([&](int, Long column, const auto& values) { store(to + column, f(column, values)); });
+            each_item([&](int item, Long column, const auto& values) {
+                const Pack<R, V> made = f(item, column, values);
+                store(to + column, made), then(item, column, made);
+            });
         }
     }
     // The same where f loads nothing.
@@ -438,6 +442,8 @@ KERNEL void cross_entropy_gradient(
 
 // ── normalisation ───────────────────────────────────────────────────────────────────────────────────────────────
 
+struct Nothing { template <class... X> __device__ __forceinline__ void operator()(X&&...) const {} };  // to do
+
 template <class A> struct Moments { A mean, scale; };  // scale = 1 / sqrt(variance + eps)
 
 // Of operand K of a row, by the two-pass formula. What is not CENTERED has mean 0.
@@ -470,53 +476,12 @@ KERNEL void norm(
     typedef Wide<T> A;
     for_each_row<T, G, ITEMS, V, 1>(x, x, rows, columns, [&](Long row, const auto& share) {
         const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
-        share.store_each(out + row * columns, [&](Long column, const auto& values) {
+        share.store_each(out + row * columns, [&](int, Long column, const auto& values) {
             A w[V], b[V];
             fetch_or<W, V>(weight, column, A(1), w);
             fetch_or<W, V>(bias, column, A(-0.0), b);  // which leaves a zero its sign
-            Pack<R, V> pack;
-#pragma unroll
-            for (int v = 0; v < V; ++v)
-                pack.at[v] = narrowed<R>((values[0][v] - m.mean) * m.scale * w[v] + b[v]);
-            return pack;
-        });
-    });
-}
-
-// A row of scale * (d - mean(d) - h * mean(d * h)), with h = (x - mean) * scale and d = g * weight.
-template <bool CENTERED, int G, int V, class R, class S, class W, class A>
-__device__ __forceinline__ void put_norm_gradient(R* to, const S& share, const W* weight, const Moments<A>& m, Long columns) {
-    A plain = 0, weighted = 0;
-    share.each([&](Long column, const auto& values) {
-        A w[V];
-        fetch_or<W, V>(weight, column, A(1), w);
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-            const A d = values[1][v] * w[v];
-            if constexpr (CENTERED) plain += d;
-            weighted += d * (values[0][v] - m.mean) * m.scale;
-        }
-    });
-    if constexpr (CENTERED) plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
-    weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
-    share.store_each(to, [&](Long column, const auto& values) {
-        A w[V];
-        fetch_or<W, V>(weight, column, A(1), w);
-        Pack<R, V> pack;
-#pragma unroll
-        for (int v = 0; v < V; ++v) {
-            const A h = (values[0][v] - m.mean) * m.scale;
-            pack.at[v] = narrowed<R>(m.scale * (values[1][v] * w[v] - plain - h * weighted));
-        }
-        return pack;
-    });
-}
-template <class T, class U, class W, class R, bool CENTERED, int G, int ITEMS, int V>
-KERNEL void norm_gradient(
-    R* to, const T* x, const U* g, const W* weight, double eps, Long rows, Long columns) {
-    for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long row, const auto& share) {
-        const auto m = moments<CENTERED, 0, G>(share, columns, static_cast<Wide<T>>(eps));
-        put_norm_gradient<CENTERED, G, V>(to + row * columns, share, weight, m, columns);
+            return packed<R>(values, [&](int v) { return (values[0][v] - m.mean) * m.scale * w[v] + b[v]; });
+        }, Nothing());
     });
 }
 
@@ -554,44 +519,96 @@ template <class A, int V> __device__ __forceinline__ void add_to(A* sums, const 
     store<A, V>(sums, pack);
 }
 
-// Sums over the rows that a block takes: of g * h, a row of `to` for each block, and then, for what is CENTERED and has a
-// bias, of g. `reduce_channels` adds those rows up. Each operand is read once, for both sums, and for the gradient of x, unless
-// `to` is null. A thread keeps the sums of its columns; of rows too long for that, which are a block's alone, they are in
-// `partial`.
-template <class T, class U, class W, class R, bool CENTERED, int G, int ITEMS, int V>
+// The gradient of x, unless `to` is null: scale * (d - mean(d) - h * mean(d * h)), with h = (x - mean) * scale and d = g *
+// weight. And sums over the rows that a block takes: with WEIGHTS of g * h, a row of `partial` for each block, and then, for
+// what is CENTERED and has a bias, of g. `reduce_channels` adds those rows up. Each operand is read once for all. A thread keeps
+// the sums of its columns; of rows too long for that, which are a block's alone, they are in `partial`.
+//
+// And MORE: `added`, unless it is null, is added to the gradient, `half` is that in another type, and the last sums are those of
+// its columns, as what reads `half`, or `to` where that is null, would find them.
+template <class T, class U, class W, class R, class H, bool CENTERED, bool WEIGHTS, bool MORE, int G, int ITEMS, int V>
 KERNEL void norm_gradients(
-    R* to, Wide<T>* partial, const U* g, const T* x, const W* weight, double eps, Long rows, Long columns) {
+    R* to, H* half, Wide<T>* partial, const U* g, const T* x, const W* weight, const R* added, double eps, Long rows,
+    Long columns) {
     typedef Wide<T> A;
+    constexpr int OF_WEIGHTS = WEIGHTS ? CENTERED ? 2 : 1 : 0, KINDS = OF_WEIGHTS + MORE;
     const int lane = static_cast<int>(threadIdx.x % G);
+    const Long apart = static_cast<Long>(gridDim.x) * columns;
     A* const sums = partial + static_cast<Long>(blockIdx.x) * columns;
-    A* const plain = sums + static_cast<Long>(gridDim.x) * columns;
-    A total[ITEMS > 0 ? ITEMS : 1][V] = {}, bias[ITEMS > 0 ? ITEMS : 1][V] = {};
+    A own[KINDS > 0 ? KINDS : 1][ITEMS > 0 ? ITEMS : 1][V] = {};
     if constexpr (ITEMS == 0)
-        for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V) {
-            store<A, V>(sums + at, Pack<A, V>{});
-            if constexpr (CENTERED) store<A, V>(plain + at, Pack<A, V>{});
-        }
-    for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long row, const auto& share) {
-        const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
-        if (to != nullptr) put_norm_gradient<CENTERED, G, V>(to + row * columns, share, weight, m, columns);
-        share.each_item([&](int item, Long column, const auto& values) {
-            A term[V];
+        for (int kind = 0; kind < KINDS; ++kind)
+            for (Long at = static_cast<Long>(lane) * V; at < columns; at += G * V)
+                store<A, V>(sums + kind * apart + at, Pack<A, V>{});
+    const auto add = [&](int kind, [[maybe_unused]] int item, [[maybe_unused]] Long column, const A (&terms)[V]) {
+        if constexpr (ITEMS > 0)
 #pragma unroll
-            for (int v = 0; v < V; ++v) term[v] = values[1][v] * (values[0][v] - m.mean) * m.scale;
-            if constexpr (ITEMS > 0) {
+            for (int v = 0; v < V; ++v) own[kind][item][v] += terms[v];
+        else
+            add_to<A, V>(sums + kind * apart + column, terms);
+    };
+    for_each_row<T, G, ITEMS, V, 2>(x, g, rows, columns, [&](Long row, const auto& share) {
+        [[maybe_unused]] Pack<R, V> more[ITEMS > 0 ? ITEMS : 1];
+        if constexpr (MORE && ITEMS > 0)
+#pragma unroll
+            for (int item = 0; item < ITEMS; ++item)  // before all that waits for other threads
+                if (added != nullptr && share.column(item) < share.last())
+                    more[item] = load<R, V>(added + row * columns + share.column(item));
+        const Moments<A> m = moments<CENTERED, 0, G>(share, columns, static_cast<A>(eps));
+        if (to != nullptr) {
+            A plain = 0, weighted = 0;
+            share.each([&](Long column, const auto& values) {
+                A w[V];
+                fetch_or<W, V>(weight, column, A(1), w);
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    total[item][v] += term[v];
-                    if constexpr (CENTERED) bias[item][v] += values[1][v];
+                    const A d = values[1][v] * w[v];
+                    if constexpr (CENTERED) plain += d;
+                    weighted += d * (values[0][v] - m.mean) * m.scale;
                 }
-            } else {
-                add_to<A, V>(sums + column, term);
-                if constexpr (CENTERED) add_to<A, V>(plain + column, values[1]);
-            }
-        });
+            });
+            if constexpr (CENTERED) plain = reduce<Sum, G>(plain) / static_cast<A>(columns);
+            weighted = reduce<Sum, G>(weighted) / static_cast<A>(columns);
+            const auto made = [&]([[maybe_unused]] int item, Long column, const auto& values) {
+                A w[V], found[V];
+                fetch_or<W, V>(weight, column, A(1), w);
+#pragma unroll
+                for (int v = 0; v < V; ++v) {
+                    const A h = (values[0][v] - m.mean) * m.scale;
+                    found[v] = m.scale * (values[1][v] * w[v] - plain - h * weighted);
+                }
+                if constexpr (MORE)
+                    if (added != nullptr) {
+                        if constexpr (ITEMS == 0) more[item] = load<R, V>(added + row * columns + column);
+#pragma unroll
+                        for (int v = 0; v < V; ++v) found[v] += widen(more[item].at[v]);
+                    }
+                return narrow_all<R>(found);
+            };
+            share.store_each(to + row * columns, made, [&]([[maybe_unused]] int item, [[maybe_unused]] Long column,
+                                                           [[maybe_unused]] const Pack<R, V>& pack) {
+                if constexpr (MORE) {
+                    A found[V];
+                    widen_all(pack, found);
+                    if (half != nullptr) {
+                        const Pack<H, V> halves = narrow_all<H>(found);
+                        store<H, V>(half + row * columns + column, halves);
+                        widen_all(halves, found);
+                    }
+                    add(OF_WEIGHTS, item, column, found);
+                }
+            });
+        }
+        if constexpr (WEIGHTS)
+            share.each_item([&](int item, Long column, const auto& values) {
+                A terms[V];
+#pragma unroll
+                for (int v = 0; v < V; ++v) terms[v] = values[1][v] * (values[0][v] - m.mean) * m.scale;
+                add(0, item, column, terms);
+                if constexpr (CENTERED) add(1, item, column, values[1]);
+            });
     });
-    if constexpr (ITEMS > 0) {
-        store_sums<A, G, ITEMS, V>(sums, total, columns);
-        if constexpr (CENTERED) store_sums<A, G, ITEMS, V>(plain, bias, columns);
-    }
+    if constexpr (ITEMS > 0)
+#pragma unroll
+        for (int kind = 0; kind < KINDS; ++kind) store_sums<A, G, ITEMS, V>(sums + kind * apart, own[kind], columns);
 }
