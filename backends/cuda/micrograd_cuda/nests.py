@@ -170,7 +170,7 @@ def with_more(program: Program, dtypes: Mapping[str, Any]) -> Program:
             maker = steps[makers[operands[0]]]
             steps[makers[operands[0]]] = maker._replace(params=maker.params | {"half": dtypes[types[n].dtype.name]})
         steps.append(step)
-    return program._replace(steps=tuple(steps), outputs=tuple([same.get(x, x) for x in program.outputs]))
+    return program._replace(steps=tuple(steps))
 
 
 class Programs(Planned):

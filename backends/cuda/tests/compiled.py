@@ -131,7 +131,7 @@ def residual() -> Row:
 
         return back
 
-    return Row("all gradients of layer_norm and of a residual of 64 rows, bfloat16 in", math.prod(shape), work)
+    return Row("all gradients of layer_norm and of its residual, of 64 rows, bfloat16", math.prod(shape), work)
 
 
 def embedding(hot: bool, dtype: str) -> Row:
