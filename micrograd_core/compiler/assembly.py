@@ -86,7 +86,7 @@ class Assembly:
                 if first.setdefault(id(node), level) < level:
                     if id(node) in chosen:
                         continue
-                    if id(node) in self.dear and size * node.dtype.itemsize <= room:
+                    if id(node) in self.dear and 0 < size * node.dtype.itemsize <= room:
                         room -= size * node.dtype.itemsize
                         chosen.add(id(node))
                         found.setdefault(first[id(node)], []).append(node)

@@ -357,6 +357,22 @@ def test_what_is_compared_with_an_extreme_of_its_row_is_the_same_number(comparis
     assert [x.op for x in lines if isinstance(x, Compute)].count("sin") == 1
 
 
+@pytest.mark.parametrize("length", [0, 6])
+def test_who_has_no_scratch_memory_is_asked_for_none(length: int) -> None:
+    """Not for rows of nothing, either."""
+
+    def f(k: Any, x: Any) -> Any:
+        return k.softmax(k.sin(x), axis=1)
+
+    program = written(f, [((8, length), float32)], {})
+    assert program is not None
+    layout = [Layout.contiguous((8, length))]
+    for room in (0, 1 << 15):
+        found = plan(optimized(program, covers), layout, covers, Limits(row_bytes=room))
+        scratch = [x for nest in nests(found) for x in nest.buffers if x.role == "scratch"]
+        assert bool(scratch) == (room > 0 and length > 0)
+
+
 def test_long_chains_do_not_blow_up() -> None:
     """Each value is used twice: who followed every path would follow 2**300."""
     steps = [Step("max", (Ref(0),), ROW), Step("subtract", (Ref(0), Ref(1)), {})]

@@ -154,8 +154,7 @@ class Norms(Reductions):
         """Two reads of both, one write."""
         of = self._channels(x, axis) if is_number(weight) and weight == 1 else None
         if of is None:
-            before = self.before["standardize_gradient"]
-            return before(g, x, weight, added, axis=axis, eps=eps, dtype=dtype, half=half)
+            return self.before["standardize_gradient"](g, x, weight, added, axis=axis, eps=eps, dtype=dtype, half=half)
         return self._gradient(g, x, 1.0, axis, of, eps)
 
     @of_elements

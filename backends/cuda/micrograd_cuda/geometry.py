@@ -206,9 +206,10 @@ def row_sums_launch(rows: int, columns: int, dtype: str, alignment: int, sums: i
     """The launch that adds up functions of the rows of two matrices, as one row for each block, of `sums` sums.
 
     Blocks as many as are under way at once, as far as there are rows: more would be more to add up in the end, fewer
-    leave multiprocessors idle. Threads that do `more` have 80 registers: fewer are under way.
+    leave multiprocessors idle. With `more` there is another sum; threads have 80 registers, so fewer are under way.
     """
-    launch = row_launch(rows, columns, dtype, operands := 2 + max(sums - more, 1), alignment)
+    operands = 2 + max(sums, 1)
+    launch = row_launch(rows, columns, dtype, operands, alignment)
     together = max((768 if more else 1024) // launch.block, 1) * launch.block  # threads of a multiprocessor
     each = max(FEWEST, ceil_div(rows * launch.group, FILLED // 1024 * together))
     return row_launch(rows, columns, dtype, operands, alignment, each)

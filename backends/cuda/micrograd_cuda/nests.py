@@ -72,13 +72,14 @@ def covers(name: str, operands: tuple[Any, ...]) -> bool:
 
 def of_rows(x: Any, axis: Shape | None) -> bool:
     """Whether a reduction of floats is one of last axes: columns and planes have own kernels."""
-    return x.dtype.is_floating and (axis is None or sorted(axis) == [*range(len(x.shape) - len(axis), len(x.shape))])
+    return x.dtype.is_floating and (axis is None or [*axis] == [*range(len(x.shape) - len(axis), len(x.shape))])
 
 
 def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
-    """Whether a reduction stays a call: of rows too few and long for a block each, and of what no nest reads or makes.
+    """Whether a step stays a call that nests compute, too: a reduction, or a cast of what its maker casts.
 
-    `used` are the values that elementwise steps read. A cast of what its maker has cast is a call, too.
+    Of reductions those of rows too few and long for a block each, and of what no nest reads or makes. `used` are the
+    values that elementwise steps read.
     """
     if step.op == "astype":
         return "half" in operands[0].params
@@ -156,19 +157,25 @@ def with_more(program: Program, dtypes: Mapping[str, Any]) -> Program:
     """
     steps, types, same, makers = list[Step](), program.types, dict[Any, Any](), dict[Any, int]()
     uses = Counter([*(x for step in program.steps for x in step.operands), *program.outputs])
+
+    def change(x: Any, *more: Any, **params: Any) -> None:
+        op, operands, before = steps[makers[x]]
+        steps[makers[x]] = Step(op, (*operands, *more), before | params)
+
     for step, (n, *_) in program.numbered():
-        op, operands, params = step = step._replace(operands=tuple([same.get(x, x) for x in step.operands]))
+        step = step._replace(operands=tuple([same.get(x, x) for x in step.operands]))
+        op, operands, params = step
         given = tuple([types[x.number] if isinstance(x, Ref) else x for x in operands])
         if op in GRADIENTS and mixes(op, given, params, types[n]):
             makers[Ref(n)] = len(steps)
         for x, y in (operands, operands[::-1]) if op == "add" else ():
-            there = isinstance(y, Ref) and types[y.number] == types[n]
-            if x in makers and uses[x] == 1 and there and y.number < x.number:
-                steps[makers[x]] = steps[makers[x]]._replace(operands=(*steps[makers[x]].operands, y))
-                step, same[Ref(n)], uses[x] = Step("reshape", (x,), {"shape": types[n].shape}), x, 2
+            alike = x in makers and isinstance(y, Ref) and types[x.number] == types[y.number] == types[n]
+            if alike and uses[x] == 1 and y.number < x.number:
+                change(x, y)
+                same[Ref(n)], uses[x] = x, 2  # and it takes no other summand
+                step = Step("reshape", (x,), {"shape": types[n].shape})  # a view, for outputs
         if op == "astype" and operands[0] in makers and types[n].dtype in HALVES:
-            maker = steps[makers[operands[0]]]
-            steps[makers[operands[0]]] = maker._replace(params=maker.params | {"half": dtypes[types[n].dtype.name]})
+            change(operands[0], half=dtypes[types[n].dtype.name])
         steps.append(step)
     return program._replace(steps=tuple(steps))
 
@@ -205,8 +212,8 @@ class Programs(Planned):
         """One after the other."""
         run.scope["before"] = self.before
         for step in steps:
-            if len(step.results) == 1:
-                run.step([f"before({self.outputs.get(step.results[0], -1)})"], ())
+            first, *others = step.results
+            run.step([f"before({-1 if others else self.outputs.get(first, -1)})"], ())
             super().calls(run, [step], found)
 
     def nests(self, run: Function, steps: Sequence[Run], found: Plan) -> None:

@@ -143,14 +143,13 @@ def norm_gradient(centered: str) -> Any:
             return NotImplemented  # rows have weights of their own
         if not x.size:
             return x.copy()
-        weights, more = not is_number(weight), added is not None or half is not None
-        facts, keep = (centered, axis, eps), self.runtime.remembered.keep
-        out, halves, sums = self._gradients(*facts, g, x, weight, added, dtype or x.dtype, half, weights, more)
+        facts, keep, weights = (centered, axis, eps), self.runtime.remembered.keep, not is_number(weight)
+        out, halves, sums = self._gradients(*facts, g, x, weight, added, dtype or x.dtype, half, weights)
         if weights:
             keep((g, x), facts, sums, made=False)
         if halves is not None:
             keep((out,), ("astype", halves.dtype), halves, made=True)
-        if more:
+        if added is not None or halves is not None:
             own, shape = out if halves is None else halves, tuple([x.shape[each] for each in axis])
             axes, to = tuple(range(len(x.shape) - len(axis))), own.dtype
             keep((own,), (axes, to), lambda: self._summed(sums[-1:], shape, to)[0], made=True)
@@ -170,7 +169,7 @@ def norm_weight_gradient(centered: str) -> Any:
         others = tuple([each for each in range(len(x.shape)) if each not in axis])
         sums = remembered.take((g, x), (centered, axis, eps))
         if sums is None:
-            _, _, sums = self._gradients(centered, axis, eps, g, x, 1.0, None, None, None, True, False)
+            _, _, sums = self._gradients(centered, axis, eps, g, x)
         found = self._summed(sums[: 1 + (centered == "true")], shape, to)
         if others and centered == "true":
             bias = found[1].reshape(math.prod(shape))
@@ -361,12 +360,12 @@ class Rows(Reductions):
         return self._along("norm", (x,), axis, (*given, eps), *kinds, centered, dtype=dtype)
 
     @planned
-    def _gradients(self, centered: str, axis: Shape, eps: float, g: Any, x: Any, weight: Any, added: Any, dtype: Any,
-                   half: Any, weights: bool, more: bool) -> tuple[Any, Any, Any]:  # fmt: skip
+    def _gradients(self, centered: str, axis: Shape, eps: float, g: Any, x: Any, weight: Any = 1.0, added: Any = None,
+                   dtype: Any = None, half: Any = None, weights: bool = True) -> tuple[Any, Any, Any]:  # fmt: skip
         """The gradient of the input, unless no dtype is told; as `half`; and of each block the sums of some rows.
 
-        Those for `weights` are two where there is a bias, as what is centered has. With `more` the last are those of
-        the gradient.
+        Those for `weights` are two where there is a bias, as what is centered has. With `added` or `half` the last are
+        those of the gradient.
         """
         shape, dtypes = tuple([x.shape[each] for each in axis]), (dtype, half)
         g, rows, columns = self.last(g, axis), self.last(x, axis), math.prod(shape)
@@ -375,9 +374,10 @@ class Rows(Reductions):
         given = x.size // columns, columns, name_of(x.dtype)
         kinds = [element(y if y.__class__ is not int else x) for y in (x, g, weight, out, halves)]
         start = self.alignment(rows, *(y for y in (g, weight, added, out, halves) if y.__class__ is not int))
-        sums = weights * (1 + (centered == "true")) + more
-        launch = geometry.row_sums_launch(*given, start, sums, more) if sums else geometry.row_launch(*given, 2, start)
-        partial = self.runtime.empty((sums, launch.grid[0], columns), self.wide(x.dtype)) if sums else 0
+        sums, more = weights * (1 + (centered == "true")), added.__class__ is not int or half is not None
+        kept = geometry.row_sums_launch(*given, start, sums, more) if sums + more else None
+        launch = kept or geometry.row_launch(*given, 2, start)
+        partial = self.runtime.empty((sums + more, launch.grid[0], columns), self.wide(x.dtype)) if kept else 0
         own = *kinds, centered, str(weights).lower(), str(more).lower()
         self.run("norm_gradients", launch, own, out, halves, partial, g, rows, weight, added, eps, *given[:2])
         out, halves = (None if y.__class__ is int else self._back(y, axis) for y in (out, halves))

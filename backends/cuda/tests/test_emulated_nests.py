@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, asarray, jit, nn, no_grad, optim, random
+from micrograd_core import Device, Tensor, asarray, grad, jit, nn, no_grad, optim, random
 from micrograd_core.array.functions import FUNCTIONS
 
 pytestmark = pytest.mark.skipif(
@@ -337,3 +337,13 @@ def test_what_is_no_float_is_part_of_a_nest(gpu: Device, recorded: Any) -> None:
             assert x.tolist() == y.tolist()
         x = asarray(a, device=gpu)
         assert not [name for name in kernels(recorded(lambda: jitted(x))) if not name.startswith("micrograd_nest")]
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)])
+def test_norms_of_nothing_have_second_derivatives(shape: tuple[int, ...], gpu: Device) -> None:
+    def loss(x: Tensor) -> Tensor:
+        return (FUNCTIONS["layer_norm"](FUNCTIONS["layer_norm"](x)) * x).sum()
+
+    x = Tensor(np.ones(shape, "float32"), device=gpu, requires_grad=False)
+    found = jit(grad(lambda x: (grad(loss)(x).sin() ** 2).sum()))(x)
+    assert (found.shape, found.dtype) == (x.shape, x.dtype)

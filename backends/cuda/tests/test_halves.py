@@ -167,6 +167,12 @@ def test_operands_that_begin_anywhere(half: str, offsets: tuple[int, int], gpu: 
             found = kernel(name)(first._handle, second._handle, **params, dtype=x._handle.dtype)
             wide = [each.astype("float32")._handle for each in (first, second)]
             np.testing.assert_allclose(found.get(), kernel(name)(*wide, **params).get(), rtol=1e-4, atol=1e-5)
+    weight, more = drawn(rng, (64,), "float32", gpu), {"dtype": x._handle.dtype, "half": g._handle.dtype}
+    whole = [each.astype("float32").astype(str(each.dtype)) for each in (g, x)]  # from the start of their memory
+    for name in ("standardize_gradient", "rms_norm_gradient"):
+        found = kernel(name)(whole[0]._handle, whole[1]._handle, weight._handle, x._handle, **params, **more)
+        expected = kernel(name)(whole[0]._handle, whole[1]._handle, weight._handle, **params).get() + x._handle.get()
+        np.testing.assert_allclose(found.get(), expected, rtol=1e-4, atol=1e-5)
 
 
 Gradient = Callable[..., Tensor]
@@ -184,6 +190,8 @@ RESIDUALS: dict[str, tuple[bool, Callable[[Gradient, Tensor, Tensor, Tensor, Ten
     "a chain": (True, lambda n, g, x, w, r, half: n((r + n(g, x, w)), x, w) + r),
     "two": (True, lambda n, g, x, w, r, half: (n(g, x, w) + r) + x),
     "of two": (True, lambda n, g, x, w, r, half: (n(g, x, w) + n(r, x, w)).astype(half)),
+    "a stack": (False, lambda n, g, x, w, r, half: (n(g, x, w) + FUNCTIONS["stack"]([r, r])).astype(half)),
+    "on a stack": (False, lambda n, g, x, w, r, half: FUNCTIONS["stack"]([r, x]) + n(g, x, w)),
     "a row": (False, lambda n, g, x, w, r, half: (n(g, x, w) + w) * 2.0),
     "itself": (False, lambda n, g, x, w, r, half: (y := n(g, x, w)) + y),
     "of itself": (False, lambda n, g, x, w, r, half: (y := n(g, x, w)) + y * 2.0),

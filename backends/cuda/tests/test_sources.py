@@ -287,7 +287,7 @@ def test_sums_for_a_norms_weight_fill_a_gpu(rows: int, columns: int, more: bool,
 
     As blocks and as registers go. There is less to add up than was read.
     """
-    launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2 + more, more)
+    launch = geometry.row_sums_launch(rows, columns, dtype, 16, 2, more)
     types = [ELEMENT[dtype], "Bfloat16", ELEMENT[dtype], ELEMENT[dtype], "Bfloat16"]
     unit = geometry.instance("norm_gradients", launch, *types, "true", "true", str(more).lower())
     made = nvrtc.compile_text(units.text(unit), "sm_90", OPTIONS)
