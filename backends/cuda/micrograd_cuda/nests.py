@@ -82,14 +82,22 @@ def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
     Of reductions those of rows too few and long for a block each, and of what no nest reads or makes. `used` are the
     values that elementwise steps read.
     """
-    if step.op == "astype":
-        return "half" in operands[0].params
     if not TABLE[step.op].combine:
-        return False
+        return step.op == "astype" and "half" in operands[0].params
     (x,), axis = operands, step.params["axis"]
     few = math.prod(x.shape if axis is None else [x.shape[i] for i in axis]) > LONG
     alone = x.role != "elementwise" and x.number not in used
     return alone or not of_rows(x, axis) or (few and math.prod(x.shape) < FILLED * LONG // BLOCK)
+
+
+def with_sums(program: Program) -> Program:
+    """Means of rows become sums, which nests compute; those of columns and planes are there once `var` has been."""
+
+    def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
+        rows = step.op == "mean" and of_rows(operands[0], step.params["axis"])
+        return k.composed("mean", operands, step.params) if rows else None
+
+    return rewritten(program, rule)
 
 
 FEW: Final = 2**12
@@ -100,7 +108,7 @@ READ: Final = (*WRITE, "layer_norm_weight_gradient", "rms_norm_weight_gradient",
 """Kernels that compute in float32 whatever they write, and whatever they read."""
 
 
-def mixes(op: str, operands: tuple[Any, ...], params: Any, type: TensorSpec) -> bool:
+def mixes(op: str, operands: Sequence[Any], params: Any, type: TensorSpec) -> bool:
     """Whether such a kernel takes a step that makes float32, with operands that may be halves."""
     if op not in READ or type.dtype is not float32 or not math.prod((*operands[0].shape, *type.shape)):
         return False
@@ -166,7 +174,7 @@ def with_more(program: Program, dtypes: Mapping[str, Any]) -> Program:
     for step, (n, *_) in program.numbered():
         step = step._replace(operands=tuple([same.get(x, x) for x in step.operands]))
         op, operands, params = step
-        given = tuple([types[x.number] if isinstance(x, Ref) else x for x in operands])
+        given = [types[x.number] if isinstance(x, Ref) else x for x in operands]
         if op in GRADIENTS and mixes(op, given, params, types[n]):
             makers[Ref(n)] = len(steps)
         for x, y in (operands, operands[::-1]) if op == "add" else ():
@@ -185,7 +193,7 @@ class Programs(Planned):
     """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
-        found = with_halves(optimized(program, covers, backend.own - {"mean"}), backend.dtypes)
+        found = with_halves(optimized(with_sums(program), covers, backend.own), backend.dtypes)
         super().__init__(backend, with_more(found, backend.dtypes), partial(contiguous, backend.runtime))
         self.before, self.runtime = before, backend.runtime
 
