@@ -20,15 +20,14 @@ from micrograd_core.compiler.languages import CUDA
 from micrograd_core.compiler.nests import Draw, Load, Store, moved
 from micrograd_core.compiler.packs import MOST, PackPrinter, threads, width
 from micrograd_core.compiler.passes import optimized
-from micrograd_core.compiler.program import Program, Ref, Step
+from micrograd_core.compiler.program import Program, Ref, Step, operation
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.compiler.writer import Writer, rewritten
 from micrograd_core.dtypes import bfloat16, float16, float32
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, Shape
-from micrograd_core.ops import TABLE
 from micrograd_cuda.geometry import FILLED, ceil_div
-from micrograd_cuda.operands import contiguous, is_number
+from micrograd_cuda.operands import contiguous, is_number, is_operation
 from micrograd_cuda.units import BLOCK, FUNCTORS, INDEX, OWN, source
 
 PARAMETERS: Final = 3900
@@ -41,7 +40,7 @@ LANGUAGE: Final = CUDA._replace(
     functions={
         name: f"{functor}::of({'{0}' if FUNCTORS[functor] in ('UNARY', 'PREDICATE') else '{0}, {1}'})"
         for name, functor in OWN.items()
-        if name in TABLE and name not in ("copy", "gelu", "gelu_gradient", "nextafter")
+        if is_operation(name) and name not in ("copy", "gelu", "gelu_gradient", "nextafter")
     },
     preamble=source("nests") + CUDA.preamble,
 )
@@ -82,7 +81,7 @@ def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
     Of reductions those of rows too few and long for a block each, and of what no nest reads or makes. `used` are the
     values that elementwise steps read.
     """
-    if not TABLE[step.op].combine:
+    if not operation(step.op).combine:
         return step.op == "astype" and "half" in operands[0].params
     (x,), axis = operands, step.params["axis"]
     few = math.prod(x.shape if axis is None else [x.shape[i] for i in axis]) > LONG
@@ -208,7 +207,7 @@ class Programs(Planned):
             if strides is not None:
                 size = self.program.types[i].dtype.itemsize
                 lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
-        steps = [step for step in self.program.steps if TABLE[step.op].kind == "elementwise"]
+        steps = [step for step in self.program.steps if operation(step.op).kind == "elementwise"]
         used = {x.number for step in steps for x in step.operands if isinstance(x, Ref)}
         return plan(self.program, lie, covers, LIMITS, partial(called, used))
 

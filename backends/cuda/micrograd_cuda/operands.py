@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, wraps
 from typing import Any
 
+from micrograd_core.compiler.program import operation
 from micrograd_core.layout import Shape
-from micrograd_core.ops import TABLE
 from micrograd_core.support.signatures import Parameters
 from micrograd_cuda.geometry import Launch, Pieces, Place, blocks, elementwise, instance, power_of_two
 from micrograd_cuda.plans import planned
@@ -15,6 +16,13 @@ from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
 
 Kernel = Callable[..., Any]
+
+
+def is_operation(name: str) -> bool:
+    """Whether the op table has that name."""
+    with suppress(KeyError):
+        return bool(operation(name))
+    return False
 
 
 class Kernels:
@@ -34,7 +42,7 @@ class Kernels:
 
     def table(self) -> dict[str, Kernel]:
         """The kernels by operation."""
-        return {name: getattr(self, name) for name in vars(type(self)) if name in TABLE}
+        return {name: getattr(self, name) for name in vars(type(self)) if is_operation(name)}
 
     def alignment(self, first: Any, *others: Any) -> int:
         """Bytes of which the addresses of all arrays are multiples, at most 16; as elements of the first."""
