@@ -226,11 +226,15 @@ class Graphed:
         self._made = [_place(x) for x in outputs if getattr(x, "nbytes", 0)]
         return outputs
 
+    def _free(self, outputs: list[Output]) -> bool:
+        """Whether nobody holds any of a set."""
+        return not any(x.held for x in outputs)
+
     def _found(self, places: list[Any]) -> Captured | None:
         """A graph that reads there, and writes what nobody holds."""
         for k in range(len(self._graphs) - 1, -1, -1):
             captured = self._graphs[k]
-            if captured.places == places and not any(x.held for x in captured.outputs):
+            if captured.places == places and self._free(captured.outputs):
                 self._graphs.append(self._graphs.pop(k))
                 return captured
         return None
@@ -261,7 +265,7 @@ class Graphed:
             self._forget()
             for i in moving:
                 places[i] = None
-        if len(self._sets) == MOST_SETS and all(any(x.held for x in each) for each in self._sets):
+        if len(self._sets) == MOST_SETS and not any(map(self._free, self._sets)):
             counts = [sum(x.held for x in each) for each in zip(*self._sets, strict=True)]
             self._copied |= {j for j, count in enumerate(counts) if count > 1}
             self._forget()
@@ -272,7 +276,7 @@ class Graphed:
         empty = self.cupy.ndarray
         for i in self._moving - self._staged.keys():
             self._staged[i] = empty(inputs[i].shape, inputs[i].dtype)
-        outputs = next((each for each in self._sets if not any(x.held for x in each)), None)
+        outputs = next(filter(self._free, self._sets), None)
         if outputs is None:
             outputs = [Output(empty(shape, dtype)) for shape, dtype in self._types]
             self._sets.append(outputs)

@@ -304,15 +304,15 @@ MOST_TENSORS: Final = 48  # of a Table in ``optimizer.cuh``: as many as fit a ke
 PIECE: Final = 256 * 16  # elements per block
 
 
+def pieces(sizes: list[int]) -> list[int]:
+    """Of each tensor the number of its first block, and how many there are."""
+    return [*accumulate((geometry.ceil_div(size, PIECE) for size in sizes), initial=0)]
+
+
 def _padded(numbers: Iterable[int], length: int = MOST_TENSORS) -> list[int]:
     """As long as a column of the struct."""
     found = list(numbers)
     return found + [0] * (length - len(found))
-
-
-def pieces(sizes: list[int]) -> list[int]:
-    """Of each tensor the number of its first block, and how many there are."""
-    return [*accumulate((geometry.ceil_div(size, PIECE) for size in sizes), initial=0)]
 
 
 class Updates(Kernels):

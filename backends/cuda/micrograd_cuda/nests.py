@@ -153,10 +153,6 @@ def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
     return rewritten(program, rule)
 
 
-GRADIENTS: Final = ("standardize_gradient", "rms_norm_gradient")
-"""Of norms' inputs: kernels that also add, and write halves."""
-
-
 def with_more(program: Program, dtypes: Mapping[str, Any]) -> Program:
     """What is added to the gradient of a norm's input, and the cast of that to halves, are its kernel's work.
 
@@ -174,7 +170,7 @@ def with_more(program: Program, dtypes: Mapping[str, Any]) -> Program:
         step = step._replace(operands=tuple([same.get(x, x) for x in step.operands]))
         op, operands, params = step
         given = [types[x.number] if isinstance(x, Ref) else x for x in operands]
-        if op in GRADIENTS and mixes(op, given, params, types[n]):
+        if op in ("standardize_gradient", "rms_norm_gradient") and mixes(op, given, params, types[n]):
             makers[Ref(n)] = len(steps)
         for x, y in (operands, operands[::-1]) if op == "add" else ():
             alike = x in makers and isinstance(y, Ref) and types[x.number] == types[y.number] == types[n]

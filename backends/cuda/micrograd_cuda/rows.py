@@ -375,9 +375,9 @@ class Rows(Reductions):
         kinds = [element(y if y.__class__ is not int else x) for y in (x, g, weight, out, halves)]
         start = self.alignment(rows, *(y for y in (g, weight, added, out, halves) if y.__class__ is not int))
         sums, more = weights * (1 + (centered == "true")), added.__class__ is not int or half is not None
-        kept = geometry.row_sums_launch(*given, start, sums, more) if sums + more else None
-        launch = kept or geometry.row_launch(*given, 2, start)
-        partial = self.runtime.empty((sums + more, launch.grid[0], columns), self.wide(x.dtype)) if kept else 0
+        count = sums + more
+        launch = geometry.row_sums_launch(*given, start, sums, more) if count else geometry.row_launch(*given, 2, start)
+        partial = self.runtime.empty((count, launch.grid[0], columns), self.wide(x.dtype)) if count else 0
         own = *kinds, centered, str(weights).lower(), str(more).lower()
         self.run("norm_gradients", launch, own, out, halves, partial, g, rows, weight, added, eps, *given[:2])
         out, halves = (None if y.__class__ is int else self._back(y, axis) for y in (out, halves))
