@@ -373,7 +373,10 @@ class _Line:
         try:
             thread.start()
         except RuntimeError as error:  # of a lock of `threading`, whose wait an interrupt ended
-            raise (error.__context__ if isinstance(error.__context__, KeyboardInterrupt) else error) from None
+            if not isinstance(error.__context__, KeyboardInterrupt):
+                raise
+            error.__traceback__ = None  # whose frames have the interrupt, which is to be raised: a cycle
+            raise error.__context__ from None
 
 
 def _work(

@@ -487,6 +487,37 @@ except KeyboardInterrupt:
     assert run(program) == "interrupted 1 True\n"
 
 
+def test_an_interrupt_of_the_start_of_a_thread_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `threading` raises it, out of a wait: nobody but the garbage collector would end the thread."""
+    real = threading.Thread.start
+
+    def leave(interrupt: BaseException) -> None:
+        raise RuntimeError("release unlocked lock")
+
+    def start(thread: threading.Thread) -> None:
+        real(thread)
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interrupt:
+            leave(interrupt)
+
+    def running() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "micrograd batches"]
+
+    before = running()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    gc.disable()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(batches(list(range(8)), 2)))
+        until = time.monotonic() + 20
+        while running() != before and time.monotonic() < until:
+            time.sleep(0.01)
+    finally:
+        gc.enable()
+    assert running() == before
+
+
 def test_an_interrupt_at_any_time_leaves_no_thread() -> None:
     program = """
 import random, signal, sys, threading, time
