@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from micrograd_core.device import Device
 from micrograd_core.engine.apply import apply_single, binary
-from micrograd_core.engine.array import BaseTensor, refuse_leaf
+from micrograd_core.engine.array import BaseTensor, refuse_leaf, storage
 from micrograd_core.engine.write import write
 from micrograd_core.errors import GraphError, UnsupportedOp
 from micrograd_core.ops import TABLE, Op
@@ -136,6 +136,8 @@ class Operators(BaseTensor):
         if dl_device is None or (int(dl_device[0]), dl_device[1]) == own:
             if copy:  # which not every library does itself
                 handle, copy = self._kernels.copy(handle), None
+            else:
+                storage(self).exported = True
         elif copy is False:
             raise BufferError(f"memory of {self.device} cannot be seen from another device without a copy")
         options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}

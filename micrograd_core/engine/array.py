@@ -109,13 +109,15 @@ class Storage:
     Made when a tensor is first viewed, or first saved by a record although it records nothing itself.
     """
 
-    __slots__ = ("__weakref__", "_version", "replaced", "saved", "tracked")
+    __slots__ = ("__weakref__", "_version", "cast", "exported", "replaced", "saved", "tracked")
 
     def __init__(self, tracked: bool, version: Version | None = None, replaced: int = 0) -> None:
         self.tracked = tracked  # some tensor that shares the memory records gradients
         self.saved = False  # it is a copy in a `state_dict`, where a write would not reach the parameter
         self.replaced = replaced  # how often it became a tensor's data: it may be the base of views no more
         self._version = version  # what records of its present state keep
+        self.cast: Any = None  # see `keep_cast`
+        self.exported = False  # it is another library's, too, and nobody is told when that writes
 
     def version(self) -> Version:
         """What a record keeps to notice a write."""
@@ -128,6 +130,7 @@ class Storage:
         if self._version is not None:
             self._version.stale = True
             self._version = None
+        self.cast = None
 
 
 def storage(tensor: BaseTensor) -> Storage:
@@ -136,6 +139,22 @@ def storage(tensor: BaseTensor) -> Storage:
     if found is None:
         found = tensor._storage = Storage(tensor._record is not None)
     return found
+
+
+def keep_cast(tensor: BaseTensor, handle: Any, dtype: DType, cast: Any, version: Version) -> None:
+    """Keep what the handle of a tensor was cast to until its memory is written, unless it was since that version."""
+    common = storage(tensor)
+    if not common.exported:
+        common.cast = handle, dtype, cast
+        if version.stale:  # after, and not before: another thread may write meanwhile
+            common.cast = None
+
+
+def cast_of(tensor: BaseTensor, handle: Any, dtype: DType) -> Any:
+    """What the handle of a tensor was cast to, if that was kept."""
+    common = tensor._storage
+    found = None if common is None or common.exported else common.cast
+    return found[2] if found and found[0] is handle and found[1] is dtype else None
 
 
 def share(tensor: BaseTensor, view: BaseTensor) -> None:
@@ -175,6 +194,7 @@ def shared_beyond(*tensors: Any) -> bool:
         return False
     holders = [x for x in tensors if getattr(x, "_storage", None) is common]
     held, twin = ref(common), Storage(common.tracked, common._version, common.replaced)
+    twin.exported = common.exported
     try:
         del common
         for x in holders:
@@ -207,6 +227,8 @@ def call_with(tensors: Sequence[Any], others: Sequence[Any], f: Callable[..., An
 
     What computes the function once more, as `checkpoint` does, finds in `stand_ins` which were in whose place.
     """
+    for x in others:
+        storage(x)  # so that whoever stands for it shares it
     before, new = ([[getattr(x, name, UNSET) for name in HELD] for x in each] for each in (tensors, others))
     with during(stand_ins, (*stand_ins.get(), *zip(tensors, others, strict=True))):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from micrograd_core.device import Device
-from micrograd_core.engine.array import T, detach, wrap
+from micrograd_core.engine.array import T, detach, storage, wrap
 from micrograd_core.errors import DeviceUnavailable
 
 DLPACK_DEVICES = {1: "cpu", 2: "cuda", 10: "rocm", 8: "metal", 14: "oneapi"}
@@ -24,6 +24,7 @@ def from_dlpack(kind: type[T], x: Any, *, device: Any = None, copy: bool | None 
             raise DeviceUnavailable(str(home), "its backend does not take memory through DLPack", "use asarray(...)")
         handle = home.kernels.from_dlpack(x)
         out = wrap(kind, handle, home.kernels, home.kernels.dtype(handle), None)
+        storage(out).exported = True
     moved = out if device is None else out.to(device)
     if copy is False and moved is not out:
         raise ValueError(f"from_dlpack: memory of {out.device} cannot be seen from {moved.device} without a copy")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 from micrograd_core.array.tensor import Tensor
+from micrograd_core.compiler.casts import kept_casts
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import pack, uint64
-from micrograd_core.engine.array import storage, wrap
+from micrograd_core.engine.array import Storage, cast_of, keep_cast, storage, wrap
 from micrograd_core.engine.graph import Leaf, is_node
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.standard.random import PLACE, place_of
@@ -55,11 +57,25 @@ class Replay:
         known = {ref: i for i, ref in enumerate(inputs)} | {ref: len(inputs) + i for ref, i in made.items()}
         for each in self.derivatives.values():
             each.settle(known, self.sources)
+        self.kept = kept_casts(self.program, *self._weights())
+        self._making, self._taking = (cache(partial(self.kernels.compile, program)) for program in self.kept[:2])
         self._given = trace.given_tensors
         self._draws = {
             id(generator): (None if generator is trace.ambient else generator, trace.ends[id(generator)] - start[1])
             for generator, start in trace.starts.values()
         }
+
+    def _weights(self) -> tuple[list[int], dict[int, int]]:
+        """Inputs that are large and there at the next call, too; and which of these an output takes the place of."""
+        changes = {id(owner): (kind, x) for kind, owner, x in self.changes if kind in ("tensor", "written", "shared")}
+        weights, renewed = list[int](), dict[int, int]()
+        for i, (kind, owner, *_) in enumerate(self.sources[: self.taken]):
+            if kind == "tensor" and owner.__class__ is Tensor and math.prod(self.program.types[i].shape) >= LARGE:
+                how, x = changes.get(id(owner), ("", None))
+                if how == "tensor":
+                    renewed[i] = x.what
+                weights += [i] if how in ("", "tensor") else []
+        return weights, renewed
 
     def settle(self, trace: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Print the guards, once the trace has left everything as it was."""
@@ -67,10 +83,10 @@ class Replay:
         self.guards = trace.captured.guards
         self.holds: Holds = printed_guards(trace, writes, args, kwargs)
 
-    @cached_property
+    @property
     def compiled(self) -> Callable[..., Any]:
         """The program as the device compiled it, when it was first needed."""
-        return self.kernels.compile(self.program)  # type: ignore[no-any-return]
+        return self._making()  # type: ignore[no-any-return]
 
     def run(self, flat: Sequence[Tensor]) -> Any:
         """Run the program on these tensors; `OTHERWISE` where a condition on Python's numbers comes out so."""
@@ -90,14 +106,13 @@ class Replay:
             lines.append(f"s{i} = {drawn}; b{i} = s{i}.take({4 * blocks})")
         handles = [self._read(source, text) for source in self.sources]
         outputs = [f"v{i}" for i in range(self.outputs)]
-        if self.derivatives and handles:
+        if (self.derivatives or self.kept.casts) and handles:
             lines.append(f"{''.join(f'h{i}, ' for i in range(len(handles)))}= {tuple_text(handles)}")
             handles = [f"h{i}" for i in range(len(handles))]
-        made = f"{tuple_text(outputs)} = " if outputs else ""
-        call = [f"{made}{name(self.compiled, 'compiled')}({', '.join(handles[: self.taken])})"]
+        call = self._call(handles[: self.taken], outputs, text)
         if self._draws:  # of a call that fails nothing stays
             back = [f"s{i}.give_back(b{i}, {4 * blocks})" for i, (_, blocks) in enumerate(self._draws.values())]
-            call = ["try:", *(f"    {x}" for x in call), "except BaseException:", f"    {'; '.join(back)}", "    raise"]
+            call = ["try:", *_indented(call), "except BaseException:", f"    {'; '.join(back)}", "    raise"]
         lines += call
         lines += [f"v{i} = {name(self.kernels.copy, 'copy')}(v{i})" for i in self.copied]
         for i, (dtype, freed) in enumerate(zip(self.dtypes, self.freed, strict=True)):
@@ -128,13 +143,31 @@ class Replay:
             lines[:] = [
                 f"before = [{before}]",
                 "try:",
-                *(f"    {line}" for line in lines),
+                *_indented(lines),
                 "except BaseException as error:",
                 "    for space, kept in before: space.update(kept)",
                 f"    if isinstance(error, {name(_Otherwise)}): return {name(OTHERWISE)}",
                 "    raise",
             ]
         return text.function("def run(flat):")
+
+    def _call(self, handles: list[str], outputs: list[str], text: Text) -> list[str]:
+        """The call of the program, or where casts of weights are kept, of one of two."""
+        name, casts, renewed = text.name, self.kept.casts, self.kept.renewed
+        if not casts:
+            made = f"{tuple_text(outputs)} = " if outputs else ""
+            return [f"{made}{name(self.compiled, 'compiled')}({', '.join(handles)})"]
+        there, still = [f"c{n}" for n in range(len(casts))], range(renewed, len(casts))
+        about = [(name(self.sources[i][1]), handles[i], name(dtype)) for i, dtype in casts]
+        return [
+            *(f"c{n} = {name(cast_of)}({', '.join(each)})" for n, each in enumerate(about)),
+            f"if {' or '.join(f'{c} is None' for c in there)}:",
+            *(f"    e{n} = {name(storage)}({about[n][0]}).version()" for n in still),
+            f"    {tuple_text(outputs + there)} = {name(self._making)}()({', '.join(handles)})",
+            *(f"    {name(keep_cast)}({', '.join(about[n])}, c{n}, e{n})" for n in still),
+            "else:",
+            f"    {tuple_text(outputs + there[:renewed])} = {name(self._taking)}()({', '.join(handles + there)})",
+        ]
 
     def _result(self, x: Result, text: Text) -> str:
         if x.kind == "given":
@@ -171,12 +204,15 @@ class Replay:
         """
         stores = ["before = ()"] if self._owners else []
         calls = False
-        name, lines = text.name, text.lines
+        name, lines, casts = text.name, text.lines, self.kept.casts[: self.kept.renewed]
+        renewed = {id(self.sources[i][1]): f"{name(dtype)}, c{n}" for n, (i, dtype) in enumerate(casts)}
         for n, (kind, owner, value) in enumerate(self.changes):
             local, x = f"d{n}", "" if kind in ("slot", "kept") else at_text(owner, text)
             new = value if isinstance(value, list) else self._result(value, text)
             if kind == "tensor":
-                stores.append(f"{x}._handle = {new}; {x}._storage = {x}._origin = None")
+                if (cast := renewed.get(id(owner))) is not None:
+                    lines.append(f"{local} = {name(Storage)}({x}._record is not None); {local}.cast = {new}, {cast}")
+                stores.append(f"{x}._handle = {new}; {x}._storage = {local if cast else None}; {x}._origin = None")
             elif kind == "written":
                 calls = True
                 lines.append(f"{local} = {x}._handle")
@@ -219,6 +255,8 @@ def write(kernels: Any, x: Tensor, memory: Any, handle: Any) -> None:
         x._storage.written()
 
 
+LARGE: Final = 2**18
+"""Elements of a weight from which on what it is cast to is kept from call to call."""
 LOCALS: Final = {"tensor": "r", "value": "v", "host": "n"}
 """How the results of each kind are called in what is printed."""
 OTHERWISE: Final = type("Otherwise", (), {})()
@@ -266,6 +304,10 @@ def _aliases(trace: Trace, wanted: list[Ref]) -> list[int]:
             found.append(i)
         taken.add(number)
     return found
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def _literal(x: Any) -> str:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, jit, nn, no_grad, optim, random, zeros
+from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, random, zeros
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
+from micrograd_core.transforms import replay
 from tests.interrupts import each_line
 
 pytestmark = pytest.mark.skipif(
@@ -200,6 +201,71 @@ def test_whatever_is_held_stays_as_it_was(seed: int, late: bool, gpu: Device, bo
     for x, y in held:
         np.testing.assert_allclose(x.detach().numpy(), y, rtol=1e-4, atol=1e-3)
     assert boot.count("graph launch") > launched
+
+
+class InHalves(Training):
+    """The network under autocast, a loss without gradients, and what happens between steps."""
+
+    def __init__(self, gpu: Device) -> None:
+        super().__init__(gpu, dropout=0.0)
+        model = self.model
+
+        def value(x: Tensor) -> Tensor:
+            with autocast("bfloat16"), no_grad():
+                return model(x).astype("float32").sum()
+
+        self.value, step = jit(value), self.step.__wrapped__
+        self.step = jit(self.within(step))
+        self.held: list[Any] = []
+
+    @staticmethod
+    def within(step: Callable[..., Any]) -> Callable[..., Any]:
+        def under(x: Tensor, targets: Tensor) -> Any:
+            with autocast("bfloat16"):
+                return step(x, targets)
+
+        return under
+
+    def between(self, pick: choices.Random) -> None:
+        """Weights are looked at, held, written in place, or others."""
+        w, how = pick.choice([*self.model.parameters()]), pick.choice(["", "", "hold", "write", "data", "drop"])
+        with no_grad():
+            if how == "hold":
+                self.held.append((w.detach(), w.detach().numpy()))
+            elif how == "write":
+                w[..., 0] = pick.uniform(-1, 1)
+            elif how == "data":
+                w.data = w.copy() * 0.5
+            elif how == "drop":
+                self.held.clear()
+
+    def check(self) -> None:
+        for x, numbers in self.held:
+            np.testing.assert_array_equal(x.numpy(), numbers)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("seed", range(100) if os.environ.get("MICROGRAD_EXHAUSTIVE") == "1" else (0, 1, 2))
+def test_casts_of_weights_go_from_graph_to_graph(
+    seed: int, late: bool, gpu: Device, boot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same numbers as where each call casts them, one launch after the other, whatever is done in between."""
+    made = []
+    for least in (10**9, 1):
+        monkeypatch.setattr(replay, "LARGE", least)
+        training, pick, found = InHalves(gpu), choices.Random(seed), list[float]()
+        launched = boot.count("graph launch")
+        with without_graphs(gpu) if least > 1 else boot.late() if late else nullcontext():
+            for i in range(36):
+                found += training.run(1)[0]
+                if i % 12 > 8:  # a while without, so that there are graphs
+                    training.between(pick)
+                if pick.random() < 0.3:
+                    found.append(training.value(tensor(np.ones((16, 20)), gpu)).item())
+                training.check()
+        made.append(found)
+    assert boot.count("graph launch") - launched > 12
+    np.testing.assert_allclose(*made, rtol=1e-2, atol=1e-3)
 
 
 def test_parameters_are_written_where_the_other_graph_reads_them(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, value_and_grad, vmap
+from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, value_and_grad, vmap
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import float32
+from micrograd_core.engine.array import wrap
+from micrograd_core.transforms import replay
 
 pytestmark = pytest.mark.skipif(not Device.is_cuda_available(), reason="there is no GPU, and no emulated one")
 HALVES = {"float16": 2e-3, "bfloat16": 1.6e-2}
@@ -292,3 +294,39 @@ def test_weights_that_are_read_again_are_cast_in_one_launch(trains: bool, gpu: D
     products = [i for i, line in enumerate(lines) if line.startswith("product")]
     between = lines[products[0] : products[2]]
     assert any("nest" in line for line in between) is not trains, lines
+
+
+@pytest.mark.skipif(find_spec("emulated_cuda") is None, reason="launches are listed by the emulated GPU")
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("rule", [optim.Adam, partial(optim.SGD, lr=0.1, momentum=0.9)])
+def test_an_optimisers_step_writes_weights_in_halves_too(
+    rule: Callable[..., Any], half: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same launch, so the next step has one less: it begins with a product."""
+    recorded, steps = importlib.import_module("emulated_cuda.boot").recorded, list[list[str]]()
+    for least in (10**9, 1):
+        monkeypatch.setattr(replay, "LARGE", least)
+        layers = [nn.Linear(n, m, bias=False) for n, m in itertools.pairwise((64, 72, 80, 88))]
+        model = nn.Sequential(*layers).to(gpu)
+        x, optimiser = drawn(np.random.default_rng(0), (64, 64), half, gpu), rule([*model.parameters()])
+
+        def step(x: Tensor, model: Any = model, optimiser: Any = optimiser) -> Tensor:
+            optimiser.zero_grad()
+            with autocast(half):
+                loss: Tensor = (model(x) ** 2).mean()
+            loss.backward()
+            optimiser.step()
+            return loss
+
+        jitted = jit(step)
+        for _ in range(4):
+            lines = recorded(partial(jitted, x))
+        steps.append([line.split()[0][:14] for line in lines if line.startswith(("product", "micrograd"))])
+    before, after = steps
+    assert (before[0], before[1:]) == ("micrograd_nest", after)
+    last = [i for i, line in enumerate(after) if line == "product"][-1]
+    assert after[last + 1 :] == ["micrograd_nest"]  # the rule of all three, and their casts
+    for p in model.parameters():
+        memory: Any = p._storage
+        cast = wrap(Tensor, memory.cast[2], p._kernels, memory.cast[1], None)
+        assert cast.tolist() == p.detach().astype(half).tolist()
