@@ -15,6 +15,7 @@ from micrograd_core.dtypes import float32, float64, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.modes import no_grad
 from micrograd_core.errors import DTypeError
+from micrograd_core.ops.shared import NARROW
 from micrograd_core.optim.base import Optimizer, at_once
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.context import programs
@@ -183,14 +184,30 @@ def _norm(g: Tensor, order: float) -> Tensor:
 def _traced_clip(owners: list[Tensor], max_norm: float, order: float) -> Any:
     """`clip_grad_norm` in a function under `jit`, which reads no number: the factor is 1 where nothing is scaled."""
     with no_grad():
-        norms = [_norm(p.grad.detach(), order) for p in owners if p.grad is not None and p.grad.size]
-        dtype = "float64" if "float64" in owners[0]._kernels.backend.dtypes else "float32"
-        total = _norm(FUNCTIONS["stack"](norms).astype(dtype), order)
+        gradients = [p.grad.detach() for p in owners if p.grad is not None and p.grad.size]
+        wide = "float64" in owners[0]._kernels.backend.dtypes
+        if order == 2 and wide and all(g.dtype.is_floating and g.dtype.bits <= 32 for g in gradients):
+            rows = [g.astype(float64).reshape(-1, g.shape[-1] if g.ndim else 1) for g in gradients]
+            total = _length(FUNCTIONS["stack"]([_length(_length(x)) for x in rows]))
+        else:
+            norms = [_norm(g, order) for g in gradients]
+            total = _norm(FUNCTIONS["stack"](norms).astype("float64" if wide else "float32"), order)
         finite = (total < math.inf).astype(total.dtype)
         factor = max_norm / (total + EPSILON)
         factor = FUNCTIONS["where"](factor >= 1, 1.0, factor / finite)  # 0 / 0 of an infinite norm
-    _replace(owners, lambda k, g: k.multiply(g, k.astype(factor._handle, dtype=k.dtype(g))))
+
+    def scaled(k: Any, g: Any) -> Any:
+        dtype = k.dtype(g)
+        wide = float32 if dtype in NARROW else dtype  # in which the factor is no rough number
+        return k.astype(k.multiply(k.astype(g, dtype=wide), k.astype(factor._handle, dtype=wide)), dtype=dtype)
+
+    _replace(owners, scaled)
     return total
+
+
+def _length(x: Any) -> Any:
+    """The Euclidean norm of each row: one pass over memory, and of many tensors one launch on a GPU."""
+    return (x * x).sum(axis=-1).sqrt()
 
 
 def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> None:

@@ -287,6 +287,28 @@ def test_clipping_by_the_common_norm_is_that_of_numpy_and_torch(name: str, order
             np.testing.assert_allclose(g, before * min(1.0, limit / (norm + 1e-6)), rtol=1e-12)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("scale", [1e-30, 1e-4, 1.0, 1e4, 1e30, math.inf, math.nan])
+def test_the_norm_of_float32_neither_overflows_nor_vanishes(scale: float, dtype: str, compiled: bool) -> None:
+    rng, sets = np.random.default_rng(0), [(3, 40, 50), (7,), (), (0, 2), (400,)]
+    parameters = [Tensor(np.zeros(shape), dtype=dtype) for shape in sets]
+    with np.errstate(all="ignore"):
+        for p in parameters:
+            drawn = rng.normal(size=p.shape).astype("float32")
+            p.grad = asarray(np.float32(scale) * drawn).astype(dtype)
+    before = np.concatenate([p.grad.astype("float64").numpy().ravel() for p in parameters if p.grad is not None])
+    expected = np.sqrt(np.sum(before**2))
+    clip = lambda: optim.clip_grad_norm(parameters, 0.5)  # noqa: E731
+    with np.errstate(invalid="ignore"):  # 0 / 0 of an infinite norm
+        norm: Any = jit(clip)() if compiled else clip()
+    assert float(norm) == pytest.approx(expected, rel=1e-6, nan_ok=True)
+    after = np.concatenate([p.grad.astype("float64").numpy().ravel() for p in parameters if p.grad is not None])
+    factor = min(1.0, 0.5 / (expected + 1e-6)) if math.isfinite(expected) else math.nan
+    tolerance = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6}[dtype]
+    np.testing.assert_allclose(after, before * factor, rtol=2 * tolerance, atol=1e-7 if dtype == "float16" else 0)
+
+
 @pytest.mark.parametrize("order", [2.0, 1, 3, math.inf])
 @pytest.mark.parametrize("name", SETS)
 def test_clipping_equals_torch(name: str, order: float) -> None:
