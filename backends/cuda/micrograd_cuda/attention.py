@@ -1,7 +1,8 @@
 """Attention of halves by tensor cores, without a matrix of scores in memory: see ``attention.cuh``.
 
 Heads, batches and positions may lie in any order, as long as features are next to each other, in multiples of 16 bytes.
-Other calls are composed: other dtypes, features that are no multiple of 8 or more than 128, few targets.
+Of few targets, as where text is made word by word, the result is found by several blocks each, which share the sources.
+Other calls are composed: other dtypes, features that are no multiple of 8 or more than 128.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from micrograd_cuda.plans import planned, span
 from micrograd_cuda.units import RESULT, Unit
 
 FEWEST: Final = 16
-"""Targets of a head; for fewer, as text is made word by word, the sources are to be spread over more blocks."""
+"""Targets of a head from which on a block has many of them, and all sources."""
+BLOCKS: Final = 264
+"""Of few targets, where there are sources for so many: two for each multiprocessor of an H100."""
 MOST: Final = 128
 """Features that kernels take."""
 ROWS: Final = 128
@@ -38,7 +41,7 @@ class Attention(Kernels):
 
     def scaled_dot_product_attention(self, query: Any, key: Any, value: Any, mask: Any = 0.0, *, is_causal: bool,
                                      scale: float) -> Any:  # fmt: skip
-        """One launch; what the exponentials of each row add up to is kept for the gradient."""
+        """One launch; what the exponentials of each row add up to is kept for the gradient. Of few targets two."""
         given = query, key, value, mask, is_causal, scale
         found = self._attention(*given) if self._known(query) else None
         if found is None:
@@ -66,14 +69,15 @@ class Attention(Kernels):
         """The result, and of each row the logarithm of the sum of exponentials; ``None`` of what is to be composed."""
         (targets, features), dtype, runtime = query.shape[-2:], query.dtype, self.runtime
         fits = key.dtype == value.dtype == dtype and all(map(self._fits, (query, key, value))) and 0 < scale < math.inf
-        fits = fits and (is_number(mask) or name_of(mask.dtype) in ("bool", name_of(dtype))) and targets >= FEWEST
+        fits = fits and (is_number(mask) or name_of(mask.dtype) in ("bool", name_of(dtype)))
         if not fits or features % 8 or features > MOST or value.shape[-1] != features:
             return None
         batch = broadcast_shapes("attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
         out = self._like(query, batch)
         sums = runtime.empty((math.prod(batch), geometry.ceil_div(targets, ROWS) * ROWS), self.xp.float32)
         more = (query, key, value, out) * 2, mask, is_causal, scale  # of the gradients nothing is read
-        return (out, sums) if self._launch("attention", targets, (out, sums), *more) else None
+        family = "attention_of_few" if targets < FEWEST else "attention"
+        return (out, sums) if self._launch(family, targets, (out, sums), *more) else None
 
     @planned
     def _gradients(self, g: Any, out: Any, sums: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool,
@@ -117,17 +121,29 @@ class Attention(Kernels):
             numbers += (*(0,) * missing, *steps, *each[-2:])
         if missing < 0 or max(map(abs, numbers)) >= 2**31:
             return False
+        kinds = element(query), RESULT[name_of(mask.dtype)] if masked else element(query)
+        facts, struct = (*kinds, str(masked).lower(), str(is_causal).lower()), self.runtime.struct(numbers, "int")
+        arguments = query, key, value, mask if masked else 0, struct, scale
+        if name == "attention_of_few":  # some sources for each block: four or more for each of its groups
+            width, rows = max(8, 1 << (features - 1).bit_length()), rows * math.prod(lengths)
+            chunk = max(geometry.ceil_div(sources * rows, BLOCKS), 4 * (1024 // width))
+            count = geometry.ceil_div(sources, chunk)
+            parts = self.runtime.empty((rows * count, width + 2), self.xp.float32)
+            self.runtime.bind(Unit(name, (*facts, str(width)), 128))(
+                (rows * count, 1), (parts, *arguments, chunk, count)
+            )
+            unit = Unit("attention_of_parts", (facts[0], facts[2], str(width)), 128)
+            self.runtime.bind(unit)((rows, 1), (*given, parts, struct, count))
+            return True
         twice, usual = name != "attention", MASKED if masked else SHAPES[name, 64 if features <= 64 else MOST]
         roomy = features <= 64 or not twice or self.runtime.capability // 10 in (9, 10)
         warps, tiles, columns, split, *_ = *shape, _ = *(usual if roomy else SMALL), 1
         padded, block = geometry.ceil_div(features, 16 * split) * 16 * split, warps * tiles * 16 // split
-        kinds = element(query), RESULT[name_of(mask.dtype)] if masked else element(query)
-        facts = (*kinds, str(masked).lower(), str(is_causal).lower(), *map(str, (padded, *shape)))
         shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 16
         shared += (split > 1) * block * (columns + 8) * 4  # what warps exchange
-        arguments = *given, query, key, value, mask if masked else 0, self.runtime.struct(numbers, "int"), scale
         grid = geometry.ceil_div(rows, block) * math.prod(lengths), 1
-        self.runtime.bind(Unit(name, facts, warps * 32, shared))(grid, arguments)
+        unit = Unit(name, (*facts, *map(str, (padded, *shape))), warps * 32, shared)
+        self.runtime.bind(unit)(grid, (*given, *arguments))
         return True
 
 

@@ -90,11 +90,15 @@ def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
 
 
 def with_sums(program: Program) -> Program:
-    """Means of rows become sums, which nests compute; those of columns and planes are there once `var` has been."""
+    """Means of rows become sums, which nests compute, as they do what is set at one place of an axis.
+
+    Means of columns and planes are there once `var` has been.
+    """
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
         rows = step.op == "mean" and of_rows(operands[0], step.params["axis"])
-        return k.composed("mean", operands, step.params) if rows else None
+        place = step.op == "index_set" and math.prod(operands[1].shape) == 1
+        return k.composed(step.op, operands, step.params) if rows or place else None
 
     return rewritten(program, rule)
 

@@ -73,6 +73,18 @@ def attention(gradient: bool, features: int = 64) -> Row:
     return Row(f"{name}, bfloat16", math.prod(shape), work)
 
 
+def decoding(heads: int = 12, positions: int = 1024) -> Row:
+    """One target of each head, as where text is made word by word; elements are those of the keys."""
+    shape = (1, heads, positions, 64)
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        key, value = (numbers(runtime, shape, "bfloat16", seed) for seed in range(2))
+        query = numbers(runtime, (*shape[:2], 1, shape[-1]), "bfloat16", 2)
+        return lambda: k["scaled_dot_product_attention"](query, key, value, 0.0, is_causal=False, scale=0.125)
+
+    return Row("scaled_dot_product_attention of one target, bfloat16", math.prod(shape), work)
+
+
 def of_images(name: str, operands: int, dtype: str, shape: tuple[int, ...], pooled: int = 1, **params: Any) -> Row:
     """Of a batch; of two operands the first is as large as what is pooled."""
 
@@ -206,6 +218,7 @@ def rows() -> Iterator[Row]:
         yield adam(dtype)
     yield residual()
     yield attention(False)
+    yield decoding()
     yield attention(True)
 
 

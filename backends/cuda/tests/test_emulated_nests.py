@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 import random as choices
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -347,3 +348,52 @@ def test_norms_of_nothing_have_second_derivatives(shape: tuple[int, ...], gpu: D
     x = Tensor(np.ones(shape, "float32"), device=gpu, requires_grad=False)
     found = jit(grad(lambda x: (grad(loss)(x).sin() ** 2).sum()))(x)
     assert (found.shape, found.dtype) == (x.shape, x.dtype)
+
+
+def test_clipping_takes_few_launches_of_any_number_of_parameters(gpu: Device, recorded: Any) -> None:
+    """The norms of rows, of these, and of these: parameters of one shape share each; and the rule scales."""
+    found = []
+    for blocks in (1, 3):
+        model = nn.Sequential(*[nn.TransformerBlock(128, 2) for _ in range(blocks)]).to(gpu)
+        rule, parameters = optim.Adam([*model.parameters()]), [*model.parameters()]
+        x = Tensor(np.ones((1, 4, 128), "float32"), device=gpu, requires_grad=False)
+
+        def step(x: Tensor, clips: bool, model: Any = model, rule: Any = rule, parameters: Any = parameters) -> Tensor:
+            rule.zero_grad()
+            loss: Tensor = (model(x) ** 2).mean()
+            loss.backward()
+            if clips:
+                optim.clip_grad_norm(parameters, 0.1)
+            rule.step()
+            return loss
+
+        jitted, counts = jit(step), list[int]()
+        for clips in (False, True):
+            for _ in range(3):
+                lines = recorded(partial(jitted, x, clips))
+            counts.append(len(kernels(lines)))
+        found.append(counts[1] - counts[0])
+    assert max(found) <= 24
+    assert found[1] <= found[0] + 4  # and not three times as many
+
+
+@pytest.mark.parametrize("place", [0, 5, 63, -1])
+def test_a_new_key_and_value_come_into_their_caches_by_one_launch(place: int, gpu: Device, recorded: Any) -> None:
+    """As each word of a text brings them; the place is a number on the device, the same program for all."""
+    rng = np.random.default_rng(0)
+    caches = [rng.normal(size=(1, 4, 64, 8)).astype("float32") for _ in range(2)]
+    new = [rng.normal(size=(1, 4, 1, 8)).astype("float32") for _ in range(2)]
+
+    @jit
+    def put(place: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        return tuple(FUNCTIONS["index_set"](x, place, y, axis=2) for x, y in zip(given[:2], given[2:], strict=True))
+
+    tensors = [Tensor(x, device=gpu, requires_grad=False) for x in (*caches, *new)]
+    put(asarray([7], device=gpu), *tensors)
+    at, made = asarray([place], device=gpu), list[Any]()
+    lines = kernels(recorded(lambda: made.extend(put(at, *tensors))))
+    assert [line[:14] for line in lines] == ["micrograd_nest"], lines
+    for x, cache, value in zip(made, caches, new, strict=True):
+        cache[:, :, [place]] = value
+        np.testing.assert_array_equal(x.numpy(), cache)
+    assert put.traces == 1

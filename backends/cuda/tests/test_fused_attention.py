@@ -142,6 +142,20 @@ def compare(of: Case, made: list[Any]) -> None:
         assert error < TOLERANCE[str(x.dtype)], f"{name}: {error}"
 
 
+@pytest.mark.parametrize("targets", [1, 2, 15])
+@pytest.mark.parametrize("seed", range(100 if ALL else 8))
+def test_few_targets_share_their_sources_between_blocks(
+    seed: int, targets: int, gpu: Device, monkeypatch: pytest.MonkeyPatch, launches: Callable[[Any], list[str]]
+) -> None:
+    """Of heads that lie in any order, any number of features, and masks; gradients take what was found on the way."""
+    monkeypatch.setattr(attention, "FEWEST", 16)
+    sources = random.Random(seed).choice([1, 7, 64, 200, 1100])
+    of, made = case(seed + 1000, gpu, targets=targets, sources=sources), list[Any]()
+    names = launches(lambda: made.extend(found(of)))
+    assert names == [f"attention_{name}" for name in ("of_few", "of_parts", "query_gradient", "source_gradients")]
+    compare(of, made)
+
+
 @pytest.mark.parametrize("seed", range(400 if ALL else 12))
 def test_the_result_and_its_gradients(seed: int, gpu: Device, launches: Callable[[Any], list[str]]) -> None:
     """Three times: as decided, as recorded, and by plan; the same bits each time."""
@@ -242,15 +256,20 @@ def test_no_array_of_all_scores_is_allocated(gpu: Device) -> None:
     compare(of, found(of))
 
 
-def test_a_target_that_sees_nothing_gives_and_gets_nothing(gpu: Device) -> None:
-    of = case(3, gpu, targets=40, sources=40, features=24, mask="bools", causal=False)
+@pytest.mark.parametrize("targets", [40, 8])
+def test_a_target_that_sees_nothing_gives_and_gets_nothing(
+    targets: int, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "FEWEST", 16)
+    of = case(3, gpu, targets=targets, sources=40, features=24, mask="bools", causal=False)
     hidden = np.broadcast_to(~of.mask.any(axis=-1), of.arrays[0].shape[:-1])
     hidden = hidden | np.zeros_like(hidden)
     made = [numbers(x) for x in found(of)]
     if hidden.any():
         assert not made[0][hidden].any()
         assert not made[1][hidden].any()
-    blind = of._replace(mask=np.zeros((40, 40), bool), mask_tensor=tensor(np.zeros((40, 40), bool), "", gpu))
+    nothing = np.zeros((targets, 40), bool)
+    blind = of._replace(mask=nothing, mask_tensor=tensor(nothing, "", gpu))
     assert not any(numbers(x).any() for x in found(blind))
 
 
@@ -263,10 +282,12 @@ def composed(of: Case, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("mask", ["", "bools", "numbers"])
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", range(3))
+@pytest.mark.parametrize("targets", [40, 8])
 def test_what_is_not_finite_is_as_composed(
-    where: int, number: float, mask: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
+    targets: int, where: int, number: float, mask: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of = case(5, gpu, targets=40, sources=40, features=24, mask=mask, causal=False, dtype="float16")
+    monkeypatch.setattr(attention, "FEWEST", 16)
+    of = case(5, gpu, targets=targets, sources=40, features=24, mask=mask, causal=False, dtype="float16")
     array = of.arrays[where].copy()
     array[0, 0, 7, 3] = number
     x = tensor(array, "float16", gpu)

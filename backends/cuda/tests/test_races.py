@@ -114,6 +114,7 @@ MEET = (  # operations whose threads meet at each of these
     compiled.along_rows("layer_norm_weight_gradient", 2, 32, "float32", 64, axis=(1,), eps=1e-5),
     compiled.attention(True),
     compiled.attention(True, 128),
+    compiled.decoding(2, 96),
 )
 
 

@@ -79,7 +79,12 @@ def row_units(dtype: str) -> Iterator[Unit]:
 
 
 def attention_units(dtype: str) -> Iterator[Unit]:
-    """Of few features and of most, masked and causal."""
+    """Of few features and of most, masked and causal; of many targets and of few."""
+    for mask, causal, width in itertools.product(("", "Bool", ELEMENT[dtype]), ("true", "false"), ("8", "64", "128")):
+        facts = ELEMENT[dtype], mask or ELEMENT[dtype], str(bool(mask)).lower(), causal, width
+        if geometry.ITEMSIZE[dtype] == 2:
+            yield Unit("attention_of_few", facts, 128)
+            yield Unit("attention_of_parts", (facts[0], facts[2], width), 128)
     for (family, most), shape in attention.SHAPES.items() if geometry.ITEMSIZE[dtype] == 2 else ():
         for mask, causal, features in itertools.product(("", "Bool", ELEMENT[dtype]), ("true", "false"), (16, most)):
             facts = (mask or ELEMENT[dtype], str(bool(mask)).lower(), causal, str(features))

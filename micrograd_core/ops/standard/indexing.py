@@ -333,9 +333,13 @@ def _index_set(k: Table, x: Handle, indices: Handle, values: Operand, *, axis: i
     """Every position takes the last value it is offered, if any: which is `take`, and has its gradient."""
     if 0 in indices.shape:  # adding nothing keeps the values in the graph
         return k.copy(x) if k.dtype(x) is bool_ else k.index_add(x, indices, values, axis=axis)
+    after = len(x.shape) - axis - 1
+    if math.prod(indices.shape) == 1:  # a new key in a cache: elementwise, without a row for each index
+        hit = k.reshape(rows(k, indices, x.shape[axis], after), shape=(x.shape[axis],) + (1,) * after)
+        return k.where(hit, _listed(k, x, indices, values, axis), x)
     last = k.last_position(indices, length=x.shape[axis])
     offered = k.take(_listed(k, x, indices, values, axis), k.maximum(last, 0), axis=axis)
-    hit = k.reshape(k.less(-1, last), shape=(x.shape[axis],) + (1,) * (len(x.shape) - axis - 1))
+    hit = k.reshape(k.less(-1, last), shape=(x.shape[axis],) + (1,) * after)
     return k.where(hit, offered, x)
 
 
@@ -438,6 +442,7 @@ OPS += calls(
         "are replaced by the values; for a slice that is named twice the last one counts.",
         accepts=ANY,
         compose=_index_set,
+        samples=(*_UPDATES, Sample((2, 4, 3), Array((1,), -4, 4, "int64"), (2, 1, 3), axis=1)),
     ),
     _extremum("index_max", "max", "maximum", 0),
     _extremum("index_min", "min", "minimum", 1),

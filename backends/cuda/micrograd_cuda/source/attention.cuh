@@ -218,7 +218,7 @@ __device__ __forceinline__ void store_rows(
 
 // ── scores ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-constexpr float LOG2_E = 1.44269504088896340736f;
+[[maybe_unused]] constexpr float LOG2_E = 1.44269504088896340736f;
 
 // Scores as exponents of 2 but for a factor, which is 1 where a mask of numbers is added: they hide by minus infinity.
 template <class M, bool MASKED, bool CAUSAL> struct Scores {
@@ -331,6 +331,88 @@ KERNEL void attention(
     c.scale(total);
     store_rows<D>(out + place(head, at.out) + Long(own) * at.out[3], at.out[3], at.targets - own, at.features,
                queries + warp * TILES * 16 * PITCH<D>, c);
+}
+
+// ── the result of few targets ───────────────────────────────────────────────────────────────────────────────────
+
+// A block has one target, and `chunk` sources: D / 8 lanes read one of them, 8 features each. `parts` gets for each block
+// the weighted sum of values, D numbers; then the largest score, and the sum of exponentials, both to base 2.
+template <class T, class M, bool MASKED, bool CAUSAL, int D>
+KERNEL void attention_of_few(
+    float* parts, const T* query, const T* key, const T* value, const M* mask, const Heads at, double scale, Long chunk, Long count) {
+    constexpr int LANES = D / 8, GROUPS = 128 / LANES;
+    const int row = static_cast<int>(blockIdx.x / count), index = row / at.targets, target = row % at.targets;
+    const Head head{index, index / at.third / at.second, index / at.third % at.second, index % at.third};
+    const int start = static_cast<int>(blockIdx.x % count * chunk), end = static_cast<int>(start + chunk < at.sources ? start + chunk : at.sources);
+    const int group = static_cast<int>(threadIdx.x) / LANES, column = static_cast<int>(threadIdx.x) % LANES * 8;
+    const bool there = column < at.features;
+    const Scores<M, MASKED, CAUSAL> scores{mask + place(head, at.mask), at, static_cast<float>(scale) * LOG2_E};
+    query += place(head, at.query) + Long(target) * at.query[3] + column;
+    key += place(head, at.key) + column;
+    value += place(head, at.value) + column;
+    Pack<T, 8> own{};
+    if (there) own = load<T, 8>(query);
+    float top = -infinity<float>(), total = 0.0f, sum[8] = {};
+    for (int first = start; first < end; first += GROUPS) {
+        const int source = first + group;
+        const bool sees = source < end && !(CAUSAL && source > target);
+        Pack<T, 8> k{}, v{};
+        if (there && sees) {
+            k = load<T, 8>(key + Long(source) * at.key[3]);
+            v = load<T, 8>(value + Long(source) * at.value[3]);
+        }
+        float score = 0.0f;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) score += widen(own.at[i]) * widen(k.at[i]);
+        score = reduce<Sum, LANES>(score);
+        if (sees) scores.hide(score, target, source); else score = -infinity<float>();
+        score *= scores.factor();
+        const float most = larger(top, score), shift = most == -infinity<float>() ? 0.0f : most;
+        const float fade = flushed_power_of_two(top - shift), weight = flushed_power_of_two(score - shift);
+        top = most;
+        total = total * fade + weight;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum[i] = sum[i] * fade + weight * widen(v.at[i]);
+    }
+    const float most = reduce<Max, 128>(top), shift = most == -infinity<float>() ? 0.0f : most;
+    const float fade = flushed_power_of_two(top - shift), all = reduce<Sum, 128>(column ? 0.0f : total * fade);
+    __shared__ float found[GROUPS][D];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) found[group][column + i] = sum[i] * fade;
+    __syncthreads();
+    parts += Long(blockIdx.x) * (D + 2);
+    for (int i = static_cast<int>(threadIdx.x); i < D; i += 128) {
+        float x = 0.0f;
+        for (int each = 0; each < GROUPS; ++each) x += found[each][i];
+        parts[i] = x;
+    }
+    if (threadIdx.x == 0) {
+        parts[D] = most;
+        parts[D + 1] = all;
+    }
+}
+
+// What the blocks of a target have found, added up: a block for each target. `sums` as of `attention`.
+template <class T, bool MASKED, int D>
+KERNEL void attention_of_parts(T* out, float* sums, const float* parts, const Heads at, Long count) {
+    const int row = static_cast<int>(blockIdx.x), index = row / at.targets, target = row % at.targets;
+    const Head head{index, index / at.third / at.second, index / at.third % at.second, index % at.third};
+    parts += Long(row) * count * (D + 2);
+    float most = -infinity<float>(), total = 0.0f;
+    for (int i = 0; i < count; ++i) most = larger(most, parts[i * (D + 2) + D]);
+    const float shift = most == -infinity<float>() ? 0.0f : most;
+    for (int i = 0; i < count; ++i) total += parts[i * (D + 2) + D + 1] * flushed_power_of_two(parts[i * (D + 2) + D] - shift);
+    const bool blind = MASKED && total == 0.0f;
+    for (int i = static_cast<int>(threadIdx.x); i < at.features; i += 128) {
+        float x = 0.0f;
+        for (int each = 0; each < count; ++each)
+            x += parts[each * (D + 2) + i] * flushed_power_of_two(parts[each * (D + 2) + D] - shift);
+        out[place(head, at.out) + Long(target) * at.out[3] + i * at.out[4]] = narrowed<T>(x * (blind ? 0.0f : 1.0f / total));
+    }
+    sums += Long(index) * at.pitch;
+    if (threadIdx.x == 0) sums[target] = blind ? infinity<float>() : most + log2f(total);
+    if (target == 0)
+        for (int i = at.targets + static_cast<int>(threadIdx.x); i < at.pitch; i += 128) sums[i] = infinity<float>();
 }
 
 // ── gradients ───────────────────────────────────────────────────────────────────────────────────────────────────
