@@ -99,7 +99,6 @@ class Device:
         """The device of highest priority that opens; a warning says which better ones did not."""
         from micrograd_core import plugins
 
-        least = _CHOSEN[spec]
         ranked, failures = [], []
         for name in plugins.names():
             try:
@@ -107,7 +106,7 @@ class Device:
             except MicrogradError as error:
                 failures.append(error)
         for rank, name in sorted(ranked):
-            if -rank < least:
+            if -rank < _CHOSEN[spec]:
                 continue
             try:
                 device = cls._open(name)

@@ -400,11 +400,8 @@ class OutOfMemory(MicrogradError, MemoryError):
         self, device: str, asked: int | None = None, in_use: int | None = None, reserved: int | None = None
     ) -> None:
         self.device, self.asked, self.in_use, self.reserved = device, asked, in_use, reserved
-        figures = [
-            f"{label} {count:,} bytes"
-            for label, count in (("asked", asked), ("in use", in_use), ("reserved", reserved))
-            if count is not None
-        ]
+        counts = {"asked": asked, "in use": in_use, "reserved": reserved}
+        figures = [f"{label} {count:,} bytes" for label, count in counts.items() if count is not None]
         super().__init__(
             f"out of memory on {device}{': ' + ', '.join(figures) if figures else ''}; "
             "drop tensors you no longer need, use a smaller batch, or call device.release_memory()"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import product
-from operator import index
+from itertools import accumulate, product
+from operator import index, mul
 from reprlib import repr as brief  # of data nested without end, too
 from typing import Any, NamedTuple
 
@@ -22,12 +22,7 @@ MAX_DIMENSIONS = 64
 
 def contiguous_strides(shape: Shape) -> Shape:
     """C-order strides, in elements."""
-    strides = []
-    step = 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length
-    return tuple(reversed(strides))
+    return (*accumulate(reversed(shape), mul, initial=1),)[-2::-1]  # without the product of all lengths
 
 
 # ── shapes ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -166,13 +161,8 @@ def resolve_key(key: Any, shape: Shape) -> Key:
         return (key if key >= 0 else key + shape[0], *[slice(0, length, 1) for length in shape[1:]])
     entries = key_entries(key)
     spans = [int(entry is not None and entry is not Ellipsis) for entry in entries]
-    result: list[Any] = []
-    for entry, axis in with_axes(entries, spans, shape):
-        if entry is None:
-            result.append(None)
-        elif entry is not Ellipsis:
-            result.append(_resolve_entry(entry, axis, shape))
-    return tuple(result)
+    placed = [each for each in with_axes(entries, spans, shape) if each[0] is not Ellipsis]
+    return tuple([None if entry is None else _resolve_entry(entry, axis, shape) for entry, axis in placed])
 
 
 def with_axes(entries: Sequence[Any], spans: Sequence[int], shape: Shape) -> list[tuple[Any, int]]:
@@ -292,20 +282,16 @@ class Layout(NamedTuple):
     def index(self, key: Any) -> Layout:  # type: ignore[override]
         """Basic indexing: integers drop an axis, slices step along it, ``None`` adds one of length 1."""
         shape, strides, offset = [], [], self.offset
-        axis = 0
+        axes = zip(self.shape, self.strides, strict=True)
         for entry in resolve_key(key, self.shape):
-            if entry is None:
-                shape.append(1)
-                strides.append(0)
-                continue
+            length, stride = (1, 0) if entry is None else next(axes)
             if isinstance(entry, int):
-                offset += entry * self.strides[axis]
+                offset += entry * stride
             else:
-                steps = range(*entry.indices(self.shape[axis]))
+                steps = range(*(entry or slice(None)).indices(length))
                 shape.append(len(steps))
-                strides.append(self.strides[axis] * steps.step)
-                offset += steps.start * self.strides[axis] if steps else 0
-            axis += 1
+                strides.append(stride * steps.step)
+                offset += steps.start * stride if steps else 0
         return Layout(tuple(shape), tuple(strides), offset)
 
     def reshape(self, shape: Shape) -> Layout | None:

@@ -239,13 +239,12 @@ def open_backend(name: str, address: str) -> Kernels:
         raise BackendBroken(name, origin(name), ["micrograd_open returned None instead of a backend"])
     with _Blaming(name, "a look at its backend", BackendBroken, BackendIncompatible):
         protocol = getattr(backend, "protocol", None)
-        if type(protocol) is not int or protocol != boundary.PROTOCOL:
-            if type(protocol) is int:
-                raise BackendIncompatible(name, origin(name), protocol, boundary.PROTOCOL)
-            faults = [f"'protocol' must be the integer {boundary.PROTOCOL}; it is {protocol!r}"]
-            raise BackendBroken(name, origin(name), faults + boundary.faults(backend))
+        if type(protocol) is int and protocol != boundary.PROTOCOL:
+            raise BackendIncompatible(name, origin(name), protocol, boundary.PROTOCOL)
         faults = boundary.faults(backend)
-        if not faults and backend.device.partition(":")[0] != name:
+        if type(protocol) is not int:
+            faults = [f"'protocol' must be the integer {boundary.PROTOCOL}; it is {protocol!r}", *faults]
+        elif not faults and backend.device.partition(":")[0] != name:
             faults = [f"it was opened as {name!r} but calls its device {backend.device!r}"]
         faults = faults or boundary.probe(backend)
         if faults:
@@ -282,16 +281,12 @@ def _validated(name: str, plugin: Any) -> pluggy.PluginManager:
     """A manager for `plugin`: pluggy has checked its hooks against the specifications above."""
     manager = pluggy.PluginManager("micrograd")
     manager.add_hookspecs(__import__(__name__, fromlist=["*"]))
-    known = {hook for hook in vars(manager.hook) if hook.startswith("micrograd_")}
+    known = sorted(hook for hook in vars(manager.hook) if hook.startswith("micrograd_"))
     with _Blaming(name, "its registration", BackendBroken):
         offered = [attribute for attribute in dir(plugin) if manager.parse_hookimpl_opts(plugin, attribute) is not None]
-        faults = [
-            f"unknown hook {hook!r}; the hooks are {', '.join(sorted(known))}" for hook in offered if hook not in known
-        ]
+        faults = [f"unknown hook {hook!r}; the hooks are {', '.join(known)}" for hook in offered if hook not in known]
         if "micrograd_open" not in offered:
-            faults.append(
-                "it implements no micrograd_open(address) hook (mark it with micrograd_core.plugins.hookimpl)"
-            )
+            faults += ["it implements no micrograd_open(address) hook (mark it with micrograd_core.plugins.hookimpl)"]
         try:
             manager.register(plugin, name)
         except pluggy.PluginValidationError as error:

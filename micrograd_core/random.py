@@ -17,13 +17,14 @@ import operator
 import os
 from typing import Any
 
+from micrograd_core.array.creation import finished
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
 from micrograd_core.dtypes import dtype as as_dtype
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
-from micrograd_core.layout import as_shape
+from micrograd_core.layout import Shape, as_shape
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.standard.random import KEY_BITS, philox, start_of, words_of_uniform
@@ -332,13 +333,7 @@ def restore_states(states: dict[Generator, State]) -> None:
 
 
 def _draw(
-    name: str,
-    words: int,
-    shape: tuple[int, ...],
-    dtype: DType,
-    device: str | Device | None,
-    generator: Generator | None,
-    **params: Any,
+    name: str, words: int, shape: Shape, dtype: DType, device: Any, generator: Generator | None, **params: Any
 ) -> Tensor:
     root = (default_device() if device is None else Device(device)).kernels
     root.native(dtype)
@@ -347,7 +342,7 @@ def _draw(
     return create(Tensor, TABLE[name], context.at_depth(root), shape=shape, dtype=dtype, **place, **params)
 
 
-def _shape(name: str, shape: Any, *numbers: Any) -> tuple[int, ...]:
+def _shape(name: str, shape: Any, *numbers: Any) -> Shape:
     """The shape, which comes first; NumPy's users give the numbers first, and 0 would be a shape without elements."""
     last = next((x for x in numbers if isinstance(x, (tuple, list))), None)
     if isinstance(shape, Generator):
@@ -378,10 +373,7 @@ def _floating(name: str, dtype: Any) -> DType:
 
 def _scaled(x: Tensor, scale: float, offset: float, requires_grad: bool) -> Tensor:
     x = x if scale == 1 else x * float(scale)
-    x = x if offset == 0 else x + float(offset)
-    if requires_grad:
-        x.requires_grad = True
-    return x
+    return finished(x if offset == 0 else x + float(offset), requires_grad)
 
 
 @advising

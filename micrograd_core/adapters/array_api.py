@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -100,11 +101,7 @@ def respelled(function: Callable[..., Any], places: Mapping[str, int | str | Non
     names = tuple(name for _, name in by_position)
 
     def call(*operands: Any, **params: Any) -> Any:
-        named = {}
-        for name, value in params.items():
-            place = places.get(name, name)
-            if isinstance(place, str):
-                named[place] = value
+        named = {place: value for name, value in params.items() if isinstance(place := places.get(name, name), str)}
         return function(*operands, *(params[name] for name in names if name in params), **named)
 
     return call
@@ -206,13 +203,11 @@ def native_dtypes(xp: Any, place: Any = None) -> dict[str, Any]:
     found = {}
     options = {} if place is None else {"device": place}
     for name in DTYPES:
-        try:
+        with suppress(AttributeError, TypeError, ValueError, RuntimeError):
             own = getattr(xp, "bool_" if name == "bool" and not hasattr(xp, "bool") else name)
             native = xp.zeros((), dtype=own, **options).dtype
-        except (AttributeError, TypeError, ValueError, RuntimeError):
-            continue
-        if name in str(native):  # some libraries give another one without a word
-            found[name] = native
+            if name in str(native):  # some libraries give another one without a word
+                found[name] = native
     return found
 
 
@@ -299,16 +294,11 @@ class ArrayAPIBackend:
     def _lending(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """A kernel that gets integers from 2**63 as arrays."""
 
-        def lending(*operands: Any, **params: Any) -> Any:
-            given = [
-                self.from_host(pack([x], uint64), (), self.dtypes["uint64"])
-                if x.__class__ is int and x >> 63 > 0
-                else x
-                for x in operands
-            ]
-            return kernel(*given, **params)
+        def lent(x: Any) -> Any:
+            is_large = x.__class__ is int and x >> 63 > 0
+            return self.from_host(pack([x], uint64), (), self.dtypes["uint64"]) if is_large else x
 
-        return lending
+        return lambda *operands, **params: kernel(*map(lent, operands), **params)
 
     def _casting(self, op: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """A kernel whose result is given the dtype of the op table."""
@@ -345,14 +335,11 @@ class ArrayAPIBackend:
 
     def synchronize(self) -> None:
         """Compute what a lazy library has promised; override it where others have to be waited for."""
-        arrays = []
-        while self._promised:
-            try:
-                array = self._promised.popleft()()
-            except IndexError:  # another thread took the last one
-                break
-            if array is not None:
-                arrays.append(array)
+        found = []
+        with suppress(IndexError):  # another thread took the last one
+            while self._promised:
+                found.append(self._promised.popleft()())
+        arrays = [array for array in found if array is not None]
         if arrays and self._evaluate is not None:
             self._evaluate(arrays)
 

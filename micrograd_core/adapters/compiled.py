@@ -343,9 +343,8 @@ class CompiledBackend(StridedBackend):
             made = self._plans[kind](*given.values())
             return tuple([[*made[i::count]] for i in range(count)])
         found = [self._fused(rule.__name__, rule, *row, **flags) for row in rows]
-        whole = [
-            row[:count] if x is NotImplemented else x for x, row in zip(found, rows, strict=True)
-        ]  # of no elements
+        # without elements there is nothing to compute
+        whole = [row[:count] if x is NotImplemented else x for x, row in zip(found, rows, strict=True)]
         return tuple(map(list, zip(*whole, strict=True)))
 
     def _planned_for_all(self, composition: Any, specs: Sequence[Any], params: Mapping[str, Any]) -> Any:

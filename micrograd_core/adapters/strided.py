@@ -98,7 +98,6 @@ class StridedBackend:
         self.device, self.dtypes = device, dtypes
         self._core = {native: DTYPES[name] for name, native in dtypes.items()}
         self._frees = type(self).free is not StridedBackend.free
-        self._itemsize = {native: DTYPES[name].itemsize for name, native in dtypes.items()}
         self.kernels: dict[str, Callable[..., Any]] = {
             "astype": lambda x, *, dtype: self._fresh("copy", x.shape, dtype, x),
             "broadcast_to": lambda x, *, shape: x.view(x.layout.broadcast_to(shape)),
@@ -361,7 +360,7 @@ class StridedBackend:
             return b""
         if not x.layout.is_contiguous:
             x = self._fresh("copy", x.shape, x.dtype, x)
-        itemsize = self._itemsize[x.dtype]
+        itemsize = self._core[x.dtype].itemsize
         start = x.layout.offset * itemsize
         return self.read_range(x.buffer, start, start + x.layout.size * itemsize)
 

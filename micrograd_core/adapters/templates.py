@@ -222,16 +222,17 @@ def take(backend: Any, x: Strided, indices: Strided, *, axis: int, along: bool =
     """
     after, length = math.prod(x.shape[axis + 1 :]), x.shape[axis]
     out = backend.empty(indices.shape if along else (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
-    language, source, dtype = backend.language, backend._core[indices.dtype], backend._core[x.dtype]
+    language, dtype = backend.language, backend._core[x.dtype]
     lost = language.cast.format(T=language.memory_of(dtype), x=language.nan if dtype.is_floating else "0")
-    facts = {
-        "at": "ui"[not along],
-        "wrap": "length" if wraps and source.kind == "signed integer" else "0",
-        "lost": lost,
-    }
+    facts = {"at": "ui"[not along], "wrap": _wrap(backend, indices, wraps), "lost": lost}
     numbers = after, indices.shape[axis] if along else indices.layout.size, length
     given = map(backend._contiguous, (x, indices))
     return launch(backend, "take", out.layout.size, numbers, [out, *given], **facts)  # type: ignore[no-any-return]
+
+
+def _wrap(backend: Any, indices: Strided, wraps: bool) -> str:
+    """What is added to a negative integer."""
+    return "length" if wraps and backend._core[indices.dtype].kind == "signed integer" else "0"
 
 
 def embedding(backend: Any, indices: Strided, weight: Strided) -> Strided:
@@ -255,7 +256,7 @@ def index_add(backend: Any, x: Strided, indices: Strided, values: Any, *, axis: 
     out = backend._fresh("copy", x.shape, x.dtype, x)
     columns, given = math.prod((*before, *after)), [out, *map(backend._contiguous, (values, indices))]
     parts = max(1, min(length, backend.threads // max(columns, 1)))
-    wrap = "length" if wraps and backend._core[indices.dtype].kind == "signed integer" else "0"
+    wrap = _wrap(backend, indices, wraps)
     for start in range(0, n, LONGEST) if length else ():
         part = start, min(start + LONGEST, n)
         launch(backend, "index_add", columns * parts, (math.prod(after), length, n, *part, parts), given, wrap=wrap)
@@ -381,13 +382,8 @@ def _drawn(backend: Any, number: str, each: int, stream: Strided, shape: Shape, 
 KERNELS: Final[Mapping[str, Callable[..., Any]]] = {
     "cumulative_sum": lambda backend, x, **params: running(backend, "add", x, **params),
     "cumulative_prod": lambda backend, x, **params: running(backend, "multiply", x, **params),
-    **{
-        each.__name__: each
-        for each in (
-            matmul, patches, patches_gradient, take, take_along_axis, index_add, embedding, embedding_gradient, sort,
-            argsort, searchsorted,
-        )
-    },
-}  # fmt: skip
+    **{each.__name__: each for each in (matmul, patches, patches_gradient, sort, argsort, searchsorted)},
+    **{each.__name__: each for each in (take, take_along_axis, index_add, embedding, embedding_gradient)},
+}
 RANDOM: Final = (random_uniform, random_uniform_from, random_integers, random_permutation)
 """Kernels of devices that have 64-bit integers, and a language with words of random numbers."""

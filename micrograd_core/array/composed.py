@@ -141,11 +141,9 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     x = asarray(x)
     at = resolve_axis("diff", axis, x.ndim)
     slice_shape = tuple(1 if each == at else length for each, length in enumerate(x.shape))
-    ends = [
-        None if each is None else F["astype"](asarray(each, device=x.device), x.dtype) for each in (prepend, append)
-    ]
-    ends = [F["broadcast_to"](each, slice_shape) if each is not None and not each.ndim else each for each in ends]
-    parts = [part for part in (ends[0], x, ends[1]) if part is not None]
+    given = [each for each in (prepend, x, append) if each is not None]
+    parts = [each if each is x else F["astype"](asarray(each, device=x.device), x.dtype) for each in given]
+    parts = [part if part.ndim else F["broadcast_to"](part, slice_shape) for part in parts]
     return F["diff"](F["concat"](parts, axis=axis) if len(parts) > 1 else x, axis=axis, n=n)
 
 

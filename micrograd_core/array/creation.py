@@ -28,7 +28,8 @@ def _kernels(device: Any) -> Any:
     return at_hand((default_device() if device is None else Device(device)).kernels)
 
 
-def _finish(x: Tensor, requires_grad: bool) -> Tensor:
+def finished(x: Tensor, requires_grad: bool) -> Tensor:
+    """The tensor, which from now on records gradients if asked."""
     if requires_grad:
         x.requires_grad = True
     return x
@@ -81,7 +82,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
     wanted = as_shape("full", shape)
     about_to_make(math.prod(wanted))
     out = create(Tensor, TABLE["full"], _kernels(device), shape=wanted, fill_value=number, dtype=chosen)
-    return _finish(out, requires_grad)
+    return finished(out, requires_grad)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -304,8 +305,7 @@ def _counted(length: int, kernels: Any) -> Tensor:
 
 def _series(start: Any, step: Any, length: int, kernels: Any, wide: DType) -> Tensor:
     """``start + i step``."""
-    out: Tensor = _counted(length, kernels).astype(wide) * step + start
-    return out
+    return _counted(length, kernels).astype(wide) * step + start
 
 
 def widest(kernels: Any) -> DType:
@@ -367,10 +367,10 @@ def arange(
         for end in (first, first + (length - 1) * step) if length else ():
             check_scalar("arange", end, chosen)
         if max(abs(first), abs(step), abs(first + length * step)) < 1 << 63:
-            return _finish(_series(first, step, length, kernels, int64).astype(chosen), requires_grad)
+            return finished(_series(first, step, length, kernels, int64).astype(chosen), requires_grad)
         return asarray([first + i * step for i in range(length)], dtype=chosen, device=device)
     out = _series(float(first), float(step), length, kernels, widest(kernels))
-    return _finish(out.astype(chosen), requires_grad)
+    return finished(out.astype(chosen), requires_grad)
 
 
 def linspace(
@@ -433,7 +433,7 @@ def linspace(
         out[-1] = kind(stop)  # type: ignore[arg-type]
     if chosen.is_integer:
         out = apply(TABLE["floor"], (out,))
-    return _finish(out.astype(chosen), requires_grad)
+    return finished(out.astype(chosen), requires_grad)
 
 
 def eye(
@@ -470,13 +470,12 @@ def eye(
             [0., 1., 0.]])
     """
     kernels = _kernels(device)
-    n_rows, n_cols, k = (
-        whole("eye", *each) for each in (("n_rows", n_rows), ("n_cols", n_rows if n_cols is None else n_cols), ("k", k))
-    )
+    given = {"n_rows": n_rows, "n_cols": n_rows if n_cols is None else n_cols, "k": k}
+    n_rows, n_cols, k = (whole("eye", name, number) for name, number in given.items())
     rows, columns = _counted(n_rows, kernels), _counted(n_cols, kernels)
     k = max(-n_rows, min(k, n_cols))  # any diagonal further out is as empty, and may be beyond int64
     on = rows.reshape((-1, 1) if n_rows else (0, 1)) + k == columns
-    return _finish(on.astype(dtype or float32), requires_grad)
+    return finished(on.astype(dtype or float32), requires_grad)
 
 
 def meshgrid(*arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:

@@ -64,8 +64,7 @@ def _of_wide_dilations(function: Function, rank: int, functions: Functions) -> F
         if bias is None:
             return out
         check_bias(name, bias, out.shape[1])
-        total: Tensor = out + (bias.reshape(-1, *(1,) * rank) if getattr(bias, "shape", ()) else bias)
-        return total
+        return out + (bias.reshape(-1, *(1,) * rank) if getattr(bias, "shape", ()) else bias)
 
     return wraps(function)(either)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from micrograd_core import dtypes, layout
@@ -345,11 +346,9 @@ class Info:
 
         found = []
         for name in plugins.names():
-            try:
+            with suppress(MicrogradError):
                 if plugins.call(name, "micrograd_priority") >= 0:
                     found.append(Device(name))
-            except MicrogradError:
-                continue
         return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 from micrograd_core.array.functions import FUNCTIONS
@@ -281,15 +282,13 @@ def split(x: Any, split_size_or_sections: Any, /, axis: int = 0) -> tuple[Tensor
         size = int(split_size_or_sections)
         if size < 1:
             raise ShapeError(f"split: pieces have a length of at least 1; got {size}")
-        starts: list[int] = list(range(0, length, size)) or [0]
-        bounds = list(zip(starts, [*starts[1:], length], strict=True))
+        ends = [*range(size, length, size), length]
     else:
         sections = [int(each) for each in split_size_or_sections]
         if sum(sections) != length or min(sections, default=0) < 0:
             raise ShapeError(f"split: sections {sections} do not add up to {length}, the length of axis {axis}")
-        ends = [sum(sections[: i + 1]) for i in range(len(sections))]
-        bounds = [(end - n, end) for end, n in zip(ends, sections, strict=True)]
-    return tuple(x.slice(at, start, stop) for start, stop in bounds)
+        ends = [*accumulate(sections)]
+    return tuple(x.slice(at, start, stop) for start, stop in pairwise([0, *ends]))
 
 
 def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:

@@ -149,10 +149,8 @@ class Contents:
                 )
             if len(shape) > MAX_DIMENSIONS or math.prod(filter(None, shape)) >= 1 << 59:  # of up to 16 bytes each
                 raise damaged(self.path, f"the tensor {name!r} has a shape that none can have: {shape}")
-            if kind == "F64" and shape[-1:] == (2,) and name in parts:
-                self.tensors[name] = "complex128", shape[:-1]
-            else:
-                self.tensors[name] = _OURS[kind], shape
+            is_complex = kind == "F64" and shape[-1:] == (2,) and name in parts
+            self.tensors[name] = ("complex128", shape[:-1]) if is_complex else (_OURS[kind], shape)
             self._starts[name] = at
             at += self._size(name)
         whole = _sealed(text.rpartition(f', "{CHECK}"')[0] + "}", self.tensors)

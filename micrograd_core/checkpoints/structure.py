@@ -47,13 +47,11 @@ class Described:
     """What a module is made of."""
 
     def __init__(self, model: Module) -> None:
-        self.modules: dict[str, dict[str, Any]] = {}
         self._names = {id(module): name for name, module in model.named_modules()}
         saved = model._every_tensor()
         self._tensors = {id(x): name for name, x in model.named_tensors() if name in saved}
         self._generators = {id(x): name for name, x in generators(model).items()}
-        for name, module in model.named_modules():
-            self.modules[name] = self._module(module)
+        self.modules = {name: self._module(module) for name, module in model.named_modules()}
 
     def _module(self, module: Module) -> dict[str, Any]:
         attributes = {name: self._encoded(x) for name, x in vars(module).items() if name != "_made"}

@@ -14,7 +14,7 @@ from typing import Any
 from micrograd_core.compiler import nests
 from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.program import Ref
-from micrograd_core.compiler.views import DRAWN, Node, composed, through
+from micrograd_core.compiler.views import DRAWN, Node, bases, composed, through
 from micrograd_core.dtypes import DType, bool_
 from micrograd_core.layout import Layout
 from micrograd_core.ops import TABLE
@@ -57,8 +57,7 @@ class Assembly:
 
     def sources(self, node: Any) -> list[Any]:
         """The values of this nest that a value is made of."""
-        bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
-        return [x for x in bases if id(x) in self.here]
+        return [x for x in bases(node) if id(x) in self.here]
 
     def is_row(self, node: Any) -> bool:
         """Whether there is one in each row."""

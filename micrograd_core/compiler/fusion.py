@@ -21,7 +21,7 @@ from micrograd_core.compiler.lengths import longest
 from micrograd_core.compiler.nests import Nest, length, size
 from micrograd_core.compiler.program import Program, Ref, Step
 from micrograd_core.compiler.specs import TensorSpec
-from micrograd_core.compiler.views import DRAWN, Node, composed, role, same, through, viewed
+from micrograd_core.compiler.views import DRAWN, Node, bases, composed, role, same, through, viewed
 from micrograd_core.layout import Layout, Shape, reduced_shape
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import CALL
@@ -158,19 +158,14 @@ class Fusion:
         """What was decided, with each nest assembled."""
         for position, group in enumerate(self.items):
             for node in group.nodes if isinstance(group, Group) else ():
-                bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
-                self.stored.update(base.number for base in bases if base.owner not in (position, -1))
+                self.stored.update(base.number for base in bases(node) if base.owner not in (position, -1))
         steps: list[Call | Run] = []
-        contiguous = set(self.copied)
         for item in self.items:
             if isinstance(item, Call):
                 steps.append(item)
-                continue
-            if not item.nodes:
-                continue
-            for run in self.runs(item):
-                contiguous.update(run.inputs)
-                steps.append(run)
+            elif item.nodes:
+                steps += self.runs(item)
+        contiguous = self.copied.union(*[step.inputs for step in steps if isinstance(step, Run)])
         called = {n for step in steps if isinstance(step, Call) for n in step.results}
         outputs = tuple([Ref(x.number) if isinstance(x, Node) else x for x in self.outputs])
         return Plan(tuple(steps), outputs, frozenset(contiguous & called))
@@ -184,7 +179,7 @@ class Fusion:
             types = tuple([TensorSpec(x.shape, x.dtype) for x in outputs])
             return [Run(nest, inputs, tuple([x.number for x in outputs]), types)]
         first, second = group.halves()
-        read = {id(through(x)[0]) for node in second.nodes for x in node.operands if isinstance(x, Node)}
+        read = {id(base) for node in second.nodes for base in bases(node)}
         self.stored.update(node.number for node in first.nodes if id(node) in read)
         return [*self.runs(first), *self.runs(second)]
 
@@ -210,9 +205,8 @@ class Fusion:
         """
         if not _cheap(node):
             return self.limits.again + 1
-        bases = [through(x)[0] for x in node.operands if isinstance(x, Node)]
         known = ("source", "input") if node.number in self.repeated else ("source",)
-        return 1 + sum(0 if x.role in known else self.again.get(x.number, self.limits.again) for x in bases)
+        return 1 + sum(0 if x.role in known else self.again.get(x.number, self.limits.again) for x in bases(node))
 
     def recomputed(self, x: Any, shape: Shape) -> Any:
         """An operand for a step of a shape; what is computed again is a step of its own, of views of its operands."""
@@ -276,7 +270,7 @@ class Fusion:
         for x in node.operands:
             if isinstance(x, Node):
                 self.readable(x)
-        ready = max([through(x)[0].owner for x in node.operands if isinstance(x, Node)], default=-1)
+        ready = max([base.owner for base in bases(node)], default=-1)
         for position in self.related(node, max(ready, 0)):
             group = self.items[position]
             if not isinstance(group, Group) or not group.nodes or group.length + length(node.op) > self.limits.steps:
@@ -319,8 +313,7 @@ class Fusion:
         """Whether a nest, one step of it aside, or a call reads what an earlier nest makes."""
         item, other = self.items[position], self.items[earlier]
         if isinstance(item, Group):
-            operands = [x for node in item.nodes if node is not but for x in node.operands if isinstance(x, Node)]
-            return any(through(x)[0].owner == earlier for x in operands)
+            return any(base.owner == earlier for node in item.nodes if node is not but for base in bases(node))
         assert isinstance(other, Group)
         made = {node.number for node in other.nodes}
         return any(isinstance(x, Ref) and x.number in made for x in item.operands)
@@ -347,11 +340,11 @@ class Fusion:
         """
         if node.op == DRAWN:
             return []
-        bases = [through(x)[0] for x in node.operands if isinstance(x, Node) and not self.is_loose(x)]
+        read = [through(x)[0] for x in node.operands if isinstance(x, Node) and not self.is_loose(x)]
         size = longest(math.prod(node.shape))
-        if all(longest(math.prod(base.shape)) < size for base in bases):
+        if all(longest(math.prod(base.shape)) < size for base in read):
             return list(range(max(ready, len(self.items) - REACH), len(self.items)))
-        users = [self.users[base.number] for base in bases if base.number in self.users and base.op != "full"]
+        users = [self.users[base.number] for base in read if base.number in self.users and base.op != "full"]
         near = {position for each in users for position in islice(reversed(each), REACH) if position >= ready}
         return sorted(near)
 
@@ -453,7 +446,7 @@ def _repeated(steps: Sequence[Node]) -> set[int]:
                 along = layout is not None and shape[-1:] > (1,) and layout.broadcast_to(shape).strides[-1] == 0
                 (found if along or itself else other).add(base.number)
         elif not node.is_view:
-            other.update([through(x)[0].number for x in operands])
+            other.update([base.number for base in bases(node)])
     return found - other
 
 

@@ -11,11 +11,13 @@ else: places in memory are affine in the loops' counters, and views have become 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
 from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import DType
+from micrograd_core.layout import contiguous_strides
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import LONG, NEST
 
@@ -180,15 +182,9 @@ def neighbours(lengths: Sequence[int], strides: Iterable[Sequence[int]], apart: 
 
 def in_turn(shape: Sequence[int], reduced: Sequence[int]) -> list[tuple[bool, int]]:
     """Axes of memory that lies in order, those that are reduced and those that are kept in turn, with their lengths."""
-    found: list[tuple[bool, int]] = []
-    for axis, length in enumerate(shape):
-        if length == 1:
-            continue
-        if found and found[-1][0] == (axis in reduced):
-            found[-1] = found[-1][0], found[-1][1] * length
-        else:
-            found.append((axis in reduced, length))
-    return found
+    longer = [axis for axis, length in enumerate(shape) if length != 1]
+    turns = groupby(longer, lambda axis: axis in reduced)
+    return [(is_reduced, prod([shape[axis] for axis in axes])) for is_reduced, axes in turns]
 
 
 def merged(nest: Nest) -> Nest:
@@ -202,27 +198,17 @@ def merged(nest: Nest) -> Nest:
         if isinstance(line, (Load, Draw, Store)) and not _is_scratch(nest, line)
     ]
     groups = neighbours(lengths, [place.strides for place in places], kept)
-
-    def size(axes: Iterable[int]) -> int:
-        return prod([lengths[axis] for axis in axes])
-
-    inner = [axes for axes in groups if axes[0] >= kept]
-    scratch = []
-    step = 1
-    for axes in reversed(inner):
-        scratch.append(step)
-        step *= size(axes)
-    aside = Place(0, (0,) * (len(groups) - len(inner)) + tuple(reversed(scratch)))
+    outer = sum(axes[0] < kept for axes in groups)
+    lengths_of = [prod([lengths[axis] for axis in axes]) for axes in groups]
+    aside = Place(0, (0,) * outer + contiguous_strides(tuple(lengths_of[outer:])))
 
     def placed(line: Load | Draw | Store) -> Line:
         there = Place(line.place.offset, tuple(line.place.strides[axes[-1]] for axes in groups))
         return line._replace(place=aside if _is_scratch(nest, line) else there)
 
     parts = moved(nest.parts, placed)
-    lengths_of = [size(axes) for axes in groups]
-    outer = len(groups) - len(inner)
     shorter = tuple(lengths_of[outer:]) or ((1,) if reduced else ())  # a sum over axes of length 1 is one, too
-    if shorter == (1,) and not inner:
+    if shorter == (1,) and outer == len(groups):
         parts = moved(parts, lambda x: x._replace(place=x.place._replace(strides=(*x.place.strides, 0))))
     return Nest(tuple(lengths_of[:outer]), shorter, nest.buffers, parts, nest.types)
 

@@ -112,9 +112,8 @@ class Program(_Fields):
             return ", ".join(f"%{n}: {short(self.types[n])}" if self.types else f"%{n}" for n in numbers)
 
         lines = [f"    {named(made)} = {step}" for step, made in self.numbered()]
-        return "\n".join(
-            [f"program({named(range(self.inputs))})", *lines, f"    return {', '.join(map(str, self.outputs))}"]
-        )
+        last = f"    return {', '.join(map(str, self.outputs))}"
+        return "\n".join([f"program({named(range(self.inputs))})", *lines, last])
 
 
 def short(spec: TensorSpec) -> str:

@@ -60,8 +60,7 @@ class Printer:
             for i, stride in enumerate(place.strides)
             if isinstance(stride, Given) or stride
         ]
-        scratch = buffer is not None and self.nest.buffers[buffer].role == "scratch"
-        if buffer is not None and not scratch:
+        if buffer is not None and self.nest.buffers[buffer].role != "scratch":
             terms.append(f"at{buffer}")
         if isinstance(place.offset, Given) or place.offset:
             terms.append(self.integer(place.offset))

@@ -71,6 +71,11 @@ def through(node: Node) -> tuple[Node, list[Node]]:
     return node, views[::-1]
 
 
+def bases(node: Node) -> list[Node]:
+    """What the operands of a node are views of, or are themselves."""
+    return [through(x)[0] for x in node.operands if isinstance(x, Node)]
+
+
 def composed(layout: Layout, views: Sequence[Node]) -> Layout | None:
     """Where elements lie after all these views."""
     found: Layout | None = layout

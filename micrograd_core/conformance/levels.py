@@ -80,11 +80,9 @@ def boolean_indexing(device: Device) -> None:
     array = np.arange(12.0).astype("float32").reshape(3, 4)
     x = asarray(array, device=device)
     for mask in (array > 4, array[:, 0] > 3, np.zeros((3, 4), "bool")):
-        selected = x[asarray(mask, device=device)]
+        selected, expected = x[asarray(mask, device=device)], array[mask].tolist()
         assert selected.device is device
-        assert selected.tolist() == array[mask].tolist(), (
-            f"a mask selects {selected.tolist()}, not {array[mask].tolist()}"
-        )
+        assert selected.tolist() == expected, f"a mask selects {selected.tolist()}, not {expected}"
     written = array.copy()
     written[array > 4] = -1.0
     x[x > 4] = -1.0

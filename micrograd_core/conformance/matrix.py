@@ -130,9 +130,8 @@ class Matrix:
     def text(self) -> str:
         """Levels, operations by how they are provided, and failures by cause."""
         summary = self.summary()
-        by_kind: dict[str, list[str]] = {kind: [] for kind in LEGEND}
-        for name, facts in summary["operations"].items():
-            by_kind[facts["provided"]].append(name)
+        provided = self.facts["provided"].items()
+        by_kind = {kind: [name for name, how in provided if how == kind] for kind in LEGEND}
         lines = [
             f"{name:>21}: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count)
             for name, counts in summary["levels"].items()

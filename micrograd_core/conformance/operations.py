@@ -165,9 +165,8 @@ def _derivative(f: Any, case: Case, device: Device) -> tuple[dict[int, Any], lis
     if value.requires_grad:
         value.backward()
     gradients = [(operands[i].grad, d) for i, d in directions.items()]
-    return directions, [
-        (np.conj(np.asarray(g.tolist()).reshape(d.shape)) * d).real for g, d in gradients if g is not None
-    ]
+    terms = [(np.conj(np.asarray(g.tolist()).reshape(d.shape)) * d).real for g, d in gradients if g is not None]
+    return directions, terms
 
 
 def _against_definition(case: Case, device: Device, gradients: Any = None) -> None:

@@ -178,9 +178,8 @@ def report(device: str) -> str:
         return "\n".join([*lines, "Every operation in them has a kernel: there is none to write."])
     width = max(len(each.op) for each in advice)
     lines += ["", "Write next, each line after those above it:"]
-    lines.append(
-        f"{'':>4} {'kernel':<{width}} {'called':>7} {'saves':>7}{''.join(f'{n:>13}' for n in steps)} {'left':>7}"
-    )
+    titles = "".join(f"{name:>13}" for name in steps)
+    lines.append(f"{'':>4} {'kernel':<{width}} {'called':>7} {'saves':>7}{titles} {'left':>7}")
     for number, each in enumerate(advice, 1):
         saved = "".join(f"{n or '':>13}" for n in each.saves.values())
         lines.append(f"{number:>4} {each.op:<{width}} {each.calls:>7} {each.total:>7}{saved} {each.left:>7}")

@@ -163,12 +163,11 @@ def pairs(op: Op, dtype: str) -> list[Any]:
 
 def rows(dtype: str) -> Any:
     """A row for each special number, which comes first, last or between others; one of all zeros, one of ones."""
-    found = []
-    for i, x in enumerate(numbers(dtype)):
-        row = np.ones(5, numbers(dtype).dtype)
-        row[i % 5] = x
-        found.append(row)
-    return np.stack([*found, np.zeros_like(row), np.ones_like(row)])
+    x = numbers(dtype)
+    found = np.ones((len(x) + 2, 5), x.dtype)
+    found[range(len(x)), np.arange(len(x)) % 5] = x
+    found[-2] = 0
+    return found
 
 
 # ── judging ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -205,13 +205,10 @@ class Batches:
         wrong = [name for name in own if name not in state] if isinstance(state, dict) else [*own]
         if wrong:
             raise DataError(f"this is no state of batches: it lacks {' and '.join(wrong)}")
-        for name, meant in (
-            ("size", "examples in a batch"),
-            ("length", "as the length of the data"),
-            ("shuffle", "for shuffle"),
-            ("drop_last", "for drop_last"),
-        ):
+        meanings = {"size": "examples in a batch", "length": "as the length of the data"}
+        for name in ("size", "length", "shuffle", "drop_last"):
             if state[name] != own[name]:
+                meant = meanings.get(name, f"for {name}")
                 raise DataError(
                     f"the state is of batches with {state[name]} {meant}, and these have {own[name]}: what would have "
                     "come there cannot come here"

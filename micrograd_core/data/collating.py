@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from micrograd_core.array.creation import from_dlpack
@@ -125,10 +126,9 @@ def tensors(value: Any, device: Device, own: bool, path: Path = ()) -> Any:
             if str(value.dtype) == "torch.bfloat16":  # which neither NumPy nor its DLPack carries
                 return asarray(value.float(), dtype="bfloat16", device=device)
         if own and hasattr(value, "__dlpack__"):
-            try:
+            # where DLPack does not carry it, the host can
+            with suppress(DeviceUnavailable, UnsupportedDType, BufferError, TypeError, RuntimeError):
                 return from_dlpack(value, device=device)
-            except (DeviceUnavailable, UnsupportedDType, BufferError, TypeError, RuntimeError):
-                pass  # DLPack does not carry it; the host can
         return asarray(value, device=device, copy=None if own else True)
     except UnsupportedDType:
         raise

@@ -71,10 +71,8 @@ class MultiheadAttention(Module):
             for name, width in zip("qkv", widths, strict=True):
                 setattr(self, f"{name}_proj_weight", parameter((embed_dim, width), "glorot_uniform", **made))
         self.in_proj_bias = parameter((3 * embed_dim,), "zeros", **made) if bias else None
-        self.bias_k: Tensor | None = None
-        self.bias_v: Tensor | None = None
-        if add_bias_kv:
-            self.bias_k, self.bias_v = (parameter((1, 1, embed_dim), "glorot_normal", **made) for _ in range(2))
+        self.bias_k = parameter((1, 1, embed_dim), "glorot_normal", **made) if add_bias_kv else None
+        self.bias_v = parameter((1, 1, embed_dim), "glorot_normal", **made) if add_bias_kv else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, **made)
         if self.out_proj.bias is not None:
             self.out_proj.bias = parameter((embed_dim,), "zeros", **made)
@@ -190,8 +188,7 @@ class MultiheadAttention(Module):
         else:
             heads = [self._project(x, i, i + 1)[0] for i, x in enumerate((query, key, value))]
         seen = FUNCTIONS["scaled_dot_product_attention"](*heads, attn_mask=attn_mask, is_causal=is_causal)
-        out: Tensor = self.out_proj(FUNCTIONS["permute_dims"](seen, (0, 2, 1, 3)).reshape(query.shape))
-        return out
+        return self.out_proj(FUNCTIONS["permute_dims"](seen, (0, 2, 1, 3)).reshape(query.shape))
 
     def _project(self, x: Tensor, start: int, stop: int) -> list[Tensor]:
         """Some of query, key and value, each (batch, heads, positions, features of a head)."""

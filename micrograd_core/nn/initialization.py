@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypedDict, cast
 
 from micrograd_core import random
-from micrograd_core.array.creation import full
+from micrograd_core.array.creation import finished, full
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device
 from micrograd_core.errors import ShapeError, one_of
@@ -135,9 +135,7 @@ def parameter(
     if isinstance(generator, python_random.Random):
         draw = {"uniform": lambda: generator.uniform(-scale, scale), "normal": lambda: generator.gauss(0.0, scale)}
         numbers = [draw[distribution]() for _ in range(math.prod(wanted))]
-        x: Tensor = asarray(numbers, dtype=dtype, device=device).reshape(wanted).copy()
-        x.requires_grad = True
-        return x
+        return finished(asarray(numbers, dtype=dtype, device=device).reshape(wanted).copy(), True)
     if distribution == "uniform":
         return random.uniform(wanted, -scale, scale, generator=generator, **made)
     return random.normal(wanted, 0.0, scale, generator=generator, **made)

@@ -518,8 +518,8 @@ def _spread(made: list[Any], results: list[Any], gradients: list[Any]) -> None:
 
 def _listed(network: ScalarModule, x: Any) -> list[Any]:
     """Inputs as a list."""
+    name = type(network).__name__
     if len(getattr(x, "shape", ())) > 1:
-        name = type(network).__name__
         raise TypeError(
             f"{name}: a batch is a Tensor; got {type(x).__name__} of shape {x.shape}. Write model(mg.asarray(x))"
         )
@@ -528,9 +528,7 @@ def _listed(network: ScalarModule, x: Any) -> list[Any]:
     except TypeError:
         if hasattr(type(x), "__iter__"):
             raise  # in the midst of it
-    raise TypeError(
-        f"{type(network).__name__} takes a sequence of Values and numbers, or a Tensor; got {type(x).__name__} {x!r}"
-    )
+    raise TypeError(f"{name} takes a sequence of Values and numbers, or a Tensor; got {type(x).__name__} {x!r}")
 
 
 def _checked(name: str, layer: Layer, x: list[Any]) -> list[Any]:

@@ -127,10 +127,11 @@ class _Layers(_Kind):
         limits, kept = self._limits(x, lengths)
         last: list[list[Tensor]] = [[] for _ in initial]
         place = 0
+        direction = self._projected if self.proj_size else self._direction
         for layer in range(self.num_layers):
             found = []
             for reverse, suffix in enumerate(self._suffixes(layer)):
-                states, ends = self._direction(x, tuple(each[place] for each in initial), suffix, limits, bool(reverse))
+                states, ends = direction(x, tuple(each[place] for each in initial), suffix, limits, bool(reverse))
                 found.append(states)
                 for ended, end in zip(last, ends, strict=True):
                     ended.append(end)
@@ -181,8 +182,6 @@ class _Layers(_Kind):
         self, x: Tensor, states: tuple[Tensor, ...], suffix: str, lengths: Any, reverse: bool
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The states of all steps of one layer in one direction, and the last."""
-        if self.proj_size:
-            return self._projected(x, states, suffix, lengths, reverse)
         made = self._run(x, states, suffix, lengths, reverse)
         end = 0 if reverse else -1
         return made.states, tuple(part[end] for part in made[: len(states)])
@@ -199,9 +198,7 @@ class _Layers(_Kind):
         contributed = FUNCTIONS["linear"](x, from_input, 0.0 if biases[0] is None else biases[0] + biases[1])
         for t in range(x.shape[0])[:: -1 if reverse else 1]:
             gates = contributed[t] + h @ from_state.mT
-            made: Any = FUNCTIONS["lstm"](
-                gates.expand_dims(0), zeros(c.shape, dtype=x.dtype, device=x.device), c, nothing
-            )
+            made: Any = FUNCTIONS["lstm"](gates.expand_dims(0), x.new_zeros(c.shape), c, nothing)
             new, cell = made.states[0] @ projection.mT, made.cells[0]
             if lengths is not None:
                 here = (lengths > t).reshape(-1, 1)

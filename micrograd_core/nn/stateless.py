@@ -120,9 +120,8 @@ def stack_modules(models: Iterable[Module]) -> tuple[dict[str, Tensor], dict[str
     if len({model.training for model in found}) > 1:
         raise ValueError("stack_modules: some networks are in training mode and some are not; call train() or eval()")
     tensors = [dict(model.named_tensors()) for model in found]
-    for other in tensors[1:]:
-        told = [(name, x.shape) for name, x in other.items()]
-        wanted = [(name, x.shape) for name, x in tensors[0].items()]
+    wanted, *others = [[(name, x.shape) for name, x in each.items()] for each in tensors]
+    for told in others:
         if told != wanted:
             different = next((a, b) for a, b in zip([*wanted, None], [*told, None], strict=False) if a != b)
             raise ShapeError(f"stack_modules: the networks differ, as in {different[0]} and {different[1]}")

@@ -55,8 +55,7 @@ class _TransformerLayer(Module):
         return found
 
     def _perceptron(self, x: Tensor) -> Tensor:
-        made: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
-        return made
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
 def _seen_as_causal(x: Tensor, mask: Tensor | None, is_causal: bool, batch_first: bool) -> Tensor | None:
@@ -450,8 +449,7 @@ class Transformer(Module):
         Tensor([[  0., -inf],
                 [  0.,   0.]])
         """
-        found: Tensor = FUNCTIONS["where"](causal_mask(size, size, device), -math.inf, 0.0).astype(dtype)
-        return found
+        return FUNCTIONS["where"](causal_mask(size, size, device), -math.inf, 0.0).astype(dtype)
 
 
 publish(globals())

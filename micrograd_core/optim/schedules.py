@@ -448,20 +448,16 @@ class OneCycle(Schedule):
         self.total_steps, self.cosine = total_steps, anneal_strategy == "cos"
         top = pct_start * total_steps - 1
         first, last = 1 / div_factor, 1 / div_factor / final_div_factor
-        ends, low, high = [top, total_steps - 1], base_momentum, max_momentum
-        levels, momenta = [first, 1.0, last], [high, low, high]
-        if three_phase:
-            ends = [top, 2 * top, total_steps - 1]
-            levels, momenta = [first, 1.0, first, last], [high, low, high, high]
-        self.ends, self.momenta = ends, momenta
-        self.momentum = ""
-        if cycle_momentum:
-            found = [name for name in ("betas", "momentum") if hasattr(optimizer, name)]
-            if not found:
-                raise ValueError(
-                    f"OneCycle: {type(optimizer).__name__} has no momentum to cycle; write cycle_momentum=False"
-                )
-            self.momentum = found[0]
+        more = bool(three_phase)  # phases: down to the first rate before the last
+        self.ends = [top, *[2 * top] * more, total_steps - 1]
+        levels = [first, 1.0, *[first] * more, last]
+        self.momenta = [max_momentum, base_momentum, *[max_momentum] * (1 + more)]
+        found = [name for name in ("betas", "momentum") if cycle_momentum and hasattr(optimizer, name)]
+        if cycle_momentum and not found:
+            raise ValueError(
+                f"OneCycle: {type(optimizer).__name__} has no momentum to cycle; write cycle_momentum=False"
+            )
+        self.momentum = found[0] if found else ""
         assign_all(_assigned(optimizer, "lr", greatest))
         super().__init__(optimizer, partial(self._between, levels), 0)
         self.count = start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from micrograd_core import random
@@ -24,10 +25,7 @@ def device_count() -> int:
     >>> torch.cuda.device_count() > 0 or not torch.cuda.is_available()
     True
     """
-    count = 0
-    while Device.is_available(f"cuda:{count}"):
-        count += 1
-    return count
+    return next(index for index in itertools.count() if not Device.is_available(f"cuda:{index}"))
 
 
 def current_device() -> int:

@@ -135,11 +135,8 @@ class Norms(Reductions):
 
     # gradients
 
-    def _gradient(self, g: Any, x: Any, weight: Any, axes: Shape, of: Channels, eps: float) -> Any:
-        return self._taken_gradient(g, x, weight, *self._sums(g, x, axes, of, eps), of, eps)
-
     @planned
-    def _taken_gradient(self, g: Any, x: Any, weight: Any, moments: Any, sums: Any, of: Channels, eps: float) -> Any:
+    def _gradient(self, g: Any, x: Any, weight: Any, moments: Any, sums: Any, of: Channels, eps: float) -> Any:
         weight = self._parameter(weight, 1, of.columns, x.dtype)
         cotangent, given = self.contiguous(g), self.contiguous(x)
         out = self.runtime.empty(x.shape, x.dtype)
@@ -155,13 +152,13 @@ class Norms(Reductions):
         of = self._channels(x, axis) if is_number(weight) and weight == 1 else None
         if of is None:
             return self.before["standardize_gradient"](g, x, weight, added, axis=axis, eps=eps, dtype=dtype, half=half)
-        return self._gradient(g, x, 1.0, axis, of, eps)
+        return self._gradient(g, x, 1.0, *self._sums(g, x, axis, of, eps), of, eps)
 
     @of_elements
     def batch_norm_gradient(self, g: Any, x: Any, weight: Any = 1.0, *, eps: float) -> Any:
         """Two reads of both, one write; the sums are those of weight and bias, too."""
         axes, of = self._of_images(x)
-        return NotImplemented if of is None else self._gradient(g, x, weight, axes, of, eps)
+        return NotImplemented if of is None else self._gradient(g, x, weight, *self._sums(g, x, axes, of, eps), of, eps)
 
     @of_elements
     def batch_norm_weight_gradient(self, g: Any, x: Any, *, eps: float) -> Any:

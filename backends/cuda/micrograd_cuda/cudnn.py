@@ -106,18 +106,15 @@ class CuDNN(Library):
         self._call("cudnnSetTensorNdDescriptor", made, TYPE[dtype], len(shape), ints(shape), ints(strides))
         return made
 
-    def _weight(self, shape: Shape, dtype: str) -> ctypes.c_void_p:
-        made = self._made("cudnnCreateFilterDescriptor")
-        self._call("cudnnSetFilterNdDescriptor", made, TYPE[dtype], NCHW, len(shape), ints(shape))
-        return made
-
     def _planned(self, call: Convolved) -> Plan | None:
         shapes = call.image, call.weight, call.result
         around = (n + 2 * p for n, p in zip(call.image[2:], call.padding, strict=True))
         if max(*map(math.prod, shapes), *call.stride, *call.dilation, *around) > MOST:
             return None
         image, result = self._tensor(call.image, call.dtype), self._tensor(call.result, call.dtype)
-        weight, windows = self._weight(call.weight, call.dtype), self._made("cudnnCreateConvolutionDescriptor")
+        weight, windows = self._made("cudnnCreateFilterDescriptor"), self._made("cudnnCreateConvolutionDescriptor")
+        kind, lengths = TYPE[call.dtype], ints(call.weight)
+        self._call("cudnnSetFilterNdDescriptor", weight, kind, NCHW, len(lengths), lengths)
         wide = "float64" if call.dtype == "float64" else "float32"  # in which sums are, whatever the dtype
         self._call(
             "cudnnSetConvolutionNdDescriptor", windows, len(call.stride), ints(call.padding), ints(call.stride),

@@ -118,30 +118,25 @@ def product(x: Place, y: Place) -> Product | int | None:
     if 0 in x.shape or 0 in y.shape:  # nothing to multiply, and no strides to speak of: CuPy has zeros there
         return Product(0, 0, 0, Operand(False, 1, 0), Operand(False, 1, 0), 1, shape)
     strides = x.strides if len(x.shape) > 1 else (0, *x.strides), y.strides if len(y.shape) > 1 else (*y.strides, 0)
-    own = tuple(
-        broadcast_strides(Place(each[:-2], stride[:-2], 16), batch)
-        for each, stride in zip((left, right), strides, strict=True)
-    )
+    both = list(zip((left, right), strides, strict=True))
+    own = tuple(broadcast_strides(Place(each[:-2], stride[:-2], 16), batch) for each, stride in both)
     lengths, steps = collapse(batch, own)
-    found = []
-    for position, (each, stride) in enumerate(zip((left, right), strides, strict=True)):
-        spelled = matrix(each[-2], each[-1], stride[-2:])
-        if spelled is None:
-            return position
-        found.append(spelled)
+    of_x, of_y = (matrix(each[-2], each[-1], stride[-2:]) for each, stride in both)
+    if of_x is None or of_y is None:
+        return 0 if of_x is None else 1
     rows, inner, columns = left[-2], left[-1], right[-1]
-    if max(rows, inner, columns, found[0][1], found[1][1], *lengths) > MOST:
+    if max(rows, inner, columns, of_x[1], of_y[1], *lengths) > MOST:
         return None
     if len(lengths) > 1 and (copied := to_copy(batch, lengths, (left, right), strides)) is not None:
         return copied
-    transposed, leading = found[0]
+    transposed, leading = of_x
     if len(lengths) == 1 and steps == ((rows * leading,), (0,)) and not transposed and rows * lengths[0] <= MOST:
         rows, lengths, steps = rows * lengths[0], (1,), ((0,), (0,))  # a matrix for all: their rows are those of one
     batched = max(range(len(lengths)), key=lengths.__getitem__)
     for position, step in enumerate(steps):
         if step[batched] < 0:
             return position
-    second, first = (Operand(*each, step[batched]) for each, step in zip(found, steps, strict=True))
+    second, first = (Operand(*each, step[batched]) for each, step in zip((of_x, of_y), steps, strict=True))
     apart = tuple(math.prod(lengths[axis + 1 :]) * rows * columns for axis in range(len(lengths)))
     begin: Any = starts(lengths, (steps[1], steps[0], apart), batched)
     return Product(columns, rows, inner, first, second, lengths[batched], shape, apart[batched], begin)

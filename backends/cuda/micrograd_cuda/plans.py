@@ -115,11 +115,11 @@ class Recorder:
 
     def start(self, operands: Sequence[Any]) -> None:
         """Of a call: nothing is noted yet."""
-        self.fit, self._given = True, ", ".join(f"x{i}" for i in range(len(operands)))
+        self.fit, self._given = True, tuple([f"x{i}" for i in range(len(operands))])
         self._arrays = [(f"x{i}", x) for i, x in enumerate(operands) if x.__class__ is self.array]
         self._lines: list[str] = []
         self._shapes: dict[str, str] = {}  # of arrays made here, under which name they are known
-        self._known: dict[str, Any] = {"empty": self._runtime.empty, "address": self.address, "view": self.view}
+        self._known = {name: getattr(self._runtime, name) for name in ("empty", "counter", "address", "view")}
 
     def _constant(self, x: Any) -> str:
         if x.__class__ is int:
@@ -180,7 +180,6 @@ class Recorder:
         """Asked for anew by each call."""
         made, name = self._runtime.counter(), f"o{len(self._arrays)}"
         self._arrays.append((name, made))
-        self._known["counter"] = self._runtime.counter
         self._lines.append(f"{name} = counter()")
         return made
 
@@ -189,8 +188,8 @@ class Recorder:
         function = asked(*call)
 
         def noted(*arrays: Any) -> Any:
-            given = ", ".join(map(self._at, arrays))
-            self._lines.append(f"if {self._constant(function)}({given}) is False: return plain({self._given})")
+            given, anew = (", ".join(each) for each in (map(self._at, arrays), self._given))
+            self._lines.append(f"if {self._constant(function)}({given}) is False: return plain({anew})")
             done = function(*arrays)
             self.fit &= done is not False
             return done
@@ -217,10 +216,8 @@ class Recorder:
         if not self.fit:
             return None
         given = f"({', '.join(results)},)" if several else results[0]
-        text = "\n    ".join([f"def plan({self._given}):", *self._lines, f"return {given}\n"])
-        known = {**self._known, "plain": plain}
-        exec(text, known)
-        return known["plan"]
+        parameters = Parameters(self._given, (), {})
+        return parameters.function([*self._lines, f"return {given}"], self._known | {"plain": plain})
 
     def _result(self, x: Any, before: Sequence[str]) -> str:
         """What gives it; `before` are those that come before it."""

@@ -25,15 +25,15 @@ class Random(Kernels):
         places = (key, key >> 64, *(block >> shift for shift in (0, 64, 128, 192)))
         return self.runtime.struct([signed(word) for word in places], "Long")
 
-    def _launch(self, unit: Unit, out: Any, each: int, *arguments: Any) -> Any:
-        """Fill `out`, of which a block of words makes `each` elements."""
+    def _drawn(self, unit: Unit, dtype: Any, each: int, shape: Shape, *arguments: Any) -> Any:
+        """Elements, of which a block of words makes `each`."""
+        out = self.runtime.empty(shape, dtype)
         if out.size:
             self.launch(unit, geometry.ceil_div(out.size, each), out, *arguments, out.size)
         return out
 
     def _floating(self, family: str, dtype: Any, each: int, shape: Shape, *arguments: Any) -> Any:
-        unit = Unit(family, (ELEMENT[name_of(dtype)],))
-        return self._launch(unit, self.runtime.empty(shape, dtype), each, *arguments)
+        return self._drawn(Unit(family, (ELEMENT[name_of(dtype)],)), dtype, each, shape, *arguments)
 
     def random_uniform(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """Exact."""
@@ -58,14 +58,11 @@ class Random(Kernels):
     def random_integers(self, *, shape: Shape, dtype: Any, key: int, block: int, low: int, high: int) -> Any:
         """Exact; a span of 2**64 travels as 0."""
         unit = Unit("integers", (INDEX[name_of(dtype)],))
-        out = self.runtime.empty(shape, dtype)
-        return self._launch(unit, out, 4, self._stream(key, block), signed(low), signed(high - low))
+        return self._drawn(unit, dtype, 4, shape, self._stream(key, block), signed(low), signed(high - low))
 
     def random_permutation(self, *, shape: Shape, dtype: Any, key: int, block: int) -> Any:
         """The namespace sorts words in whose lowest bits stands their position."""
         xp, size = self.xp, math.prod(shape)
         mask = (1 << (size - 1).bit_length()) - 1 if size else 0
-        words = self.runtime.empty(shape, xp.uint64)
-        self._launch(Unit("marked", ()), words, 4, self._stream(key, block), mask)
-        marks = xp.bitwise_and(xp.sort(words), xp.full((), mask, dtype=xp.uint64))
-        return marks.astype(dtype)
+        words = self._drawn(Unit("marked", ()), xp.uint64, 4, shape, self._stream(key, block), mask)
+        return xp.bitwise_and(xp.sort(words), xp.full((), mask, dtype=xp.uint64)).astype(dtype)

@@ -122,10 +122,15 @@ MOST_PARTS: Final = 4096  # that one block adds up
 def norm(centered: str) -> Any:
     """One read, one write, weight and bias on the way."""
 
-    @of_elements
+    @planned_of_elements
     def kernel(self: Rows, x: Any, weight: Any = 1.0, bias: Any = 0.0, *, axis: Shape, eps: float,
                dtype: Any = None) -> Any:  # fmt: skip
-        return self._norm(centered, x, weight, bias, axis, eps, dtype)
+        if any(len(getattr(each, "shape", ())) > len(axis) for each in (weight, bias)):
+            return NotImplemented  # rows have weights of their own
+        shape = tuple([x.shape[each] for each in axis])  # null pointers change nothing
+        given = [self.neutral_or_array(y, neutral, shape, x.dtype) for y, neutral in ((weight, 1), (bias, 0))]
+        kinds = element(given[0] if given[0].__class__ is not int else x), ELEMENT[name_of(dtype or x.dtype)]
+        return self._along("norm", (x,), axis, (*given, eps), *kinds, centered, dtype=dtype)
 
     return kernel
 
@@ -349,15 +354,6 @@ class Rows(Reductions):
     rms_norm_gradient = norm_gradient("false")
     layer_norm_weight_gradient = norm_weight_gradient("true")
     rms_norm_weight_gradient = norm_weight_gradient("false")
-
-    @planned
-    def _norm(self, centered: str, x: Any, weight: Any, bias: Any, axis: Shape, eps: float, dtype: Any) -> Any:
-        if any(len(getattr(each, "shape", ())) > len(axis) for each in (weight, bias)):
-            return NotImplemented  # rows have weights of their own
-        shape = tuple([x.shape[each] for each in axis])  # null pointers change nothing
-        given = [self.neutral_or_array(y, neutral, shape, x.dtype) for y, neutral in ((weight, 1), (bias, 0))]
-        kinds = element(given[0] if given[0].__class__ is not int else x), ELEMENT[name_of(dtype or x.dtype)]
-        return self._along("norm", (x,), axis, (*given, eps), *kinds, centered, dtype=dtype)
 
     @planned
     def _gradients(self, centered: str, axis: Shape, eps: float, g: Any, x: Any, weight: Any = 1.0, added: Any = None,

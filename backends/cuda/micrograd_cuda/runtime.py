@@ -153,10 +153,9 @@ class CuPyRuntime:
         if threading.get_ident() in self._captured:
             return self.cupy.zeros(1, "uint32")
         key = self._scope()
-        found = self._counters.get(key)
-        if found is None:
-            found = self._counters[key] = self.cupy.zeros(1, "uint32")
-        return found
+        if key not in self._counters:
+            self._counters[key] = self.cupy.zeros(1, "uint32")
+        return self._counters[key]
 
     def bind(self, unit: Unit) -> Launch:
         """A unit as a function of the grid (blocks along x and y) and the kernel's arguments.
@@ -183,12 +182,11 @@ class CuPyRuntime:
 
     def compiled(self, source: str) -> Any:
         """A module for the current device. CuPy's own way to one has ``-ftz=true``: small numbers become 0."""
-        compiler = self.cupy.cuda.compiler
         capability = self.cupy.cuda.Device().compute_capability
         facts = source, OPTIONS, capability, self.cupy.__version__, self.cupy.cuda.nvrtc.getVersion()
         binary = read(repr(facts))
         if binary is None:
-            binary, _ = compiler.compile_using_nvrtc(source, OPTIONS, capability)
+            binary, _ = self.cupy.cuda.compiler.compile_using_nvrtc(source, OPTIONS, capability)
             write(repr(facts), binary)
         module = self.cupy.cuda.function.Module()
         module.load(binary)
@@ -280,15 +278,14 @@ class CuPyRuntime:
         """A convolution by cuDNN of arrays in C order at multiples of 16 bytes, into the third; the same."""
         library = CuDNN.of(self.cupy.cuda.runtime.getDevice())
         plan = None if library is None else library.plan(call)
-        return None if plan is None else partial(self._with_workspace, library, plan)
+        return None if library is None or plan is None else partial(self._with_workspace, library, plan)
 
-    def _with_workspace(self, library: Any, plan: Any, *arrays: Any) -> bool:
+    def _with_workspace(self, library: BiasedProducts | CuDNN, plan: Any, *arrays: Any) -> bool:
         """Run a plan on the current stream, with as much memory as it wants; False where that was refused."""
         workspace = self.empty((plan.workspace,), "uint8") if plan.workspace else None
         where = 0 if workspace is None else self.address(workspace)
         addresses = tuple([x if x.__class__ is int else self.address(x) for x in arrays])
-        done: bool = library.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
-        return done
+        return library.run(plan, addresses, where, self.cupy.cuda.get_current_stream().ptr)
 
 
 DEFAULT_ALGORITHM: Final = -1  # CUBLAS_GEMM_DEFAULT

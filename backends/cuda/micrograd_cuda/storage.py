@@ -50,10 +50,9 @@ class Level(NamedTuple):
 class CUDABackend(ArrayAPIBackend):
     """One GPU, through CuPy."""
 
-    capabilities = frozenset({
-        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "fft", "jit", "linalg",
-        "random", "strided",
-    })  # fmt: skip
+    capabilities = frozenset(
+        "array-api boolean-indexing complex data-dependent-shapes dlpack fft jit linalg random strided".split()
+    )
 
     def __init__(self, cupy: Any, xp: Any, errstate: Callable[..., Any], index: int) -> None:
         self.cupy, self.index = cupy, index

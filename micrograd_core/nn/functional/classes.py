@@ -211,10 +211,9 @@ def ctc_loss(
     if x.ndim != 3:
         raise ShapeError(f"ctc_loss: log_probs are (length, batch, classes); got shape {asarray(log_probs).shape}")
     steps, batch = x.shape[:2]
-    labels = asarray(targets).to(device=x.device).astype("int64")
-    inputs, wanted = (
-        asarray(each).to(device=x.device).astype("int64").reshape(-1) for each in (input_lengths, target_lengths)
-    )
+    given = (targets, input_lengths, target_lengths)
+    labels, inputs, wanted = (asarray(each).to(device=x.device).astype("int64") for each in given)
+    inputs, wanted = inputs.reshape(-1), wanted.reshape(-1)
     if (labels.ndim == 2 and labels.shape[0] != batch) or not inputs.shape == wanted.shape == (batch,):
         raise ShapeError(
             f"ctc_loss: {inputs.size} and {wanted.size} lengths and targets of shape {labels.shape} do not fit "

@@ -29,9 +29,7 @@ def _rows(name: str, indices: Tensor, weight: Tensor, padding: int | None, by_fr
         raise ValueError(f"{name}: gradients are dense; leave sparse=False")
     rows = T["embedding"](indices, weight)
     if by_frequency:
-        count = T["index_add"](
-            zeros(weight.shape[0], dtype=weight.dtype, device=weight.device), indices.reshape(-1), 1.0, axis=0
-        )
+        count = T["index_add"](weight.new_zeros(weight.shape[0]), indices.reshape(-1), 1.0, axis=0)
         share = 1 / T["take"](count, indices, axis=0).expand_dims(-1)
         rows = rows * share + (rows * (1 - share)).detach()
     if padding is not None:

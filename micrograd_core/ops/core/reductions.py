@@ -101,9 +101,7 @@ _ZERO_LENGTH = (Sample((0, 3)), Sample((2, 0), axis=0), Sample((2, 0), axis=1))
 
 
 def _sum_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool) -> Handle:
-    if axis is not None:  # a 0-d array broadcasts as it is
-        g = restore_axes(k, g, x, axis, keepdims)
-    return k.spread(g, shape=x.shape)
+    return k.spread(restore_axes(k, g, x, axis, keepdims), shape=x.shape)
 
 
 def _mean_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool) -> Handle:

@@ -18,6 +18,7 @@ A symmetric matrix is read by one of its triangles; its gradient is symmetric. W
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 from micrograd_core.dtypes import int64
@@ -43,10 +44,7 @@ def _h(k: Table, x: Handle) -> Handle:
 
 def product(k: Table, *matrices: Handle) -> Handle:
     """From left to right."""
-    result = matrices[0]
-    for each in matrices[1:]:
-        result = k.matmul(result, each)
-    return result
+    return reduce(k.matmul, matrices)
 
 
 def per_matrix(k: Table, x: Handle) -> Handle:

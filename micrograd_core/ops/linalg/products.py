@@ -26,13 +26,9 @@ def _tensordot_parameters(x1: Any, x2: Any, /, axes: int | tuple[Sequence[int], 
     if is_integer(both):
         if not 0 <= both <= min(map(len, shapes)):
             raise ShapeError(f"tensordot: {axes} axes cannot be summed over in shapes {shapes[0]} and {shapes[1]}")
-        pair = tuple(range(len(shapes[0]) - both, len(shapes[0]))), tuple(range(both))
-    else:
-        first, second = (each if is_integer(each) else tuple(each) for each in both)
-        pair = (
-            resolve_axes("tensordot", first, len(shapes[0])) or (),
-            resolve_axes("tensordot", second, len(shapes[1])) or (),
-        )
+        both = range(len(shapes[0]) - both, len(shapes[0])), range(both)
+    first, second = (each if is_integer(each) else tuple(each) for each in both)
+    pair = tuple(resolve_axes("tensordot", each, len(x.shape)) or () for each, x in ((first, x1), (second, x2)))
     lengths = [tuple(shape[axis] for axis in chosen) for shape, chosen in zip(shapes, pair, strict=True)]
     if lengths[0] != lengths[1]:
         raise ShapeError(

@@ -227,7 +227,7 @@ def _hardtanh_rule(k: Table, g: Handle, out: Handle, x: Handle, *, min_val: floa
 def _samples(*parameters: dict[str, Any]) -> tuple[Sample, ...]:
     shapes = (Array((2, 3)), Array(()), Array((0, 2)), Array((4,), -40.0, 40.0))
     first, *others = parameters or ({},)
-    return (*(Sample(x, **first) for x in shapes), *(Sample(Array((2, 3)), **each) for each in others))
+    return (*(Sample(x, **first) for x in shapes), *(Sample((2, 3), **each) for each in others))
 
 
 _ELEMENTWISE = partial(nest, kind="elementwise", tangent=symmetric, samples=_samples())
@@ -278,13 +278,13 @@ OPS = (
             lambda k, g, out, x, y: k.multiply(k.multiply(g, x), _normal_density(k, y)),
         ),
         compose=_times_normal,
-        samples=(Sample(Array((2, 3)), Array((3,))), Sample(Array((2, 1)), Array((3,), -6.0, 6.0))),
+        samples=(Sample((2, 3), (3,)), Sample((2, 1), Array((3,), -6.0, 6.0))),
     ),
     nest(
         "gelu_gradient",
         "``x1`` times the derivative of `gelu` at ``x2``.",
         compose=_gelu_gradient,
-        samples=tuple(Sample(Array((2, 3)), Array((2, 3)), approximate=each) for each in ("none", "tanh")),
+        samples=tuple(Sample((2, 3), (2, 3), approximate=each) for each in ("none", "tanh")),
     ),
     _ELEMENTWISE(
         "silu",
@@ -296,7 +296,7 @@ OPS = (
         "silu_gradient",
         "``x1`` times the derivative of `silu` at ``x2``.",
         compose=_silu_gradient,
-        samples=(Sample(Array((2, 3)), Array((2, 3))),),
+        samples=(Sample((2, 3), (2, 3)),),
     ),
     _ELEMENTWISE("mish", "``x * tanh(softplus(x))`` (Misra 2020).", gradient=(_mish_rule,), compose=_mish),
     _ELEMENTWISE(

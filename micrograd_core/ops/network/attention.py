@@ -25,10 +25,8 @@ def _check_embedding(name: str, indices: Any, weight: Any) -> None:
 
 def _named(k: Table, indices: Handle, count: int) -> Handle:
     """Whether each index names each row, (..., count, 1)."""
-    rows = k.reshape(k.arange(count, dtype=int64), shape=(count, 1))
-    return k.equal(
-        k.expand_dims(k.astype(indices, dtype=int64), axis=(len(indices.shape), len(indices.shape) + 1)), rows
-    )
+    ndim, rows = len(indices.shape), k.reshape(k.arange(count, dtype=int64), shape=(count, 1))
+    return k.equal(k.expand_dims(k.astype(indices, dtype=int64), axis=(ndim, ndim + 1)), rows)
 
 
 def _embedding(k: Table, indices: Handle, weight: Handle) -> Handle:
@@ -141,9 +139,9 @@ OPS = calls(
         compose=_embedding,
         reference=lambda np, indices, weight: weight[indices],
         samples=(
-            Sample(_INDICES, Array((4, 3))),
-            Sample(Array((), 0, 4, "int32"), Array((4, 2))),
-            Sample(Array((0,), 0, 4, "int64"), Array((4, 2))),
+            Sample(_INDICES, (4, 3)),
+            Sample(Array((), 0, 4, "int32"), (4, 2)),
+            Sample(Array((0,), 0, 4, "int64"), (4, 2)),
         ),
     ),
     Op(
@@ -157,8 +155,8 @@ OPS = calls(
         gradient=(lambda k, g, out, x, indices, *, num_embeddings: k.embedding(indices, g), None),
         compose=_embedding_gradient,
         samples=(
-            Sample(Array((2, 3, 2)), _INDICES, num_embeddings=4),
-            Sample(Array((0, 2)), Array((0,), 0, 4, "int64"), num_embeddings=3),
+            Sample((2, 3, 2), _INDICES, num_embeddings=4),
+            Sample((0, 2), Array((0,), 0, 4, "int64"), num_embeddings=3),
         ),
     ),
     Op(
@@ -172,11 +170,11 @@ OPS = calls(
         gradient=_attention_rules,
         compose=_attention,
         samples=(
-            Sample(Array((2, 3, 4)), Array((2, 2, 4)), Array((2, 2, 3)), 0.0),
-            Sample(Array((3, 2)), Array((4, 2)), Array((4, 1)), 0.0, is_causal=True, scale=0.5),
-            Sample(Array((2, 3, 2)), Array((2, 2)), Array((2, 2, 1)), Array((3, 2), dtype="bool")),
-            Sample(Array((3, 2)), Array((2, 2)), Array((2, 3)), Array((3, 2))),
-            Sample(Array((2, 3, 8)), Array((2, 4, 8)), Array((2, 4, 8)), 0.0, is_causal=True),
+            Sample((2, 3, 4), (2, 2, 4), (2, 2, 3), 0.0),
+            Sample((3, 2), (4, 2), (4, 1), 0.0, is_causal=True, scale=0.5),
+            Sample((2, 3, 2), (2, 2), (2, 2, 1), Array((3, 2), dtype="bool")),
+            Sample((3, 2), (2, 2), (2, 3), (3, 2)),
+            Sample((2, 3, 8), (2, 4, 8), (2, 4, 8), 0.0, is_causal=True),
         ),
     ),
     Op(
@@ -190,10 +188,8 @@ OPS = calls(
         separate=(5,),
         compose=_attention_gradients,
         samples=(
-            Sample(
-                *map(Array, ((2, 3, 8), (2, 3, 8), (2, 3, 8), (2, 4, 8), (2, 4, 8))), 0.0, is_causal=True, scale=0.5
-            ),
-            Sample(*map(Array, ((3, 1), (3, 1), (3, 2), (2, 2), (2, 1))), Array((3, 2)), is_causal=False, scale=0.5),
+            Sample((2, 3, 8), (2, 3, 8), (2, 3, 8), (2, 4, 8), (2, 4, 8), 0.0, is_causal=True, scale=0.5),
+            Sample((3, 1), (3, 1), (3, 2), (2, 2), (2, 1), (3, 2), is_causal=False, scale=0.5),
         ),
     ),
 )

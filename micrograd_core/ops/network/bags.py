@@ -55,8 +55,8 @@ OPS = (
         accepts=(FLOATING, INTEGER, BOOLEAN),
         compose=_bags,
         samples=(
-            Sample(Array((4, 2)), Array((1,), 0, 1, "int64"), 1.0, mode="mean"),
-            Sample(Array((3, 2)), Array((1,), 0, 1, "int64"), Array((3,), dtype="bool")),
+            Sample((4, 2), Array((1,), 0, 1, "int64"), 1.0, mode="mean"),
+            Sample((3, 2), Array((1,), 0, 1, "int64"), Array((3,), dtype="bool")),
         ),
     ),
 )

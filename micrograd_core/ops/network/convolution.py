@@ -197,7 +197,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             or (
                 Sample(x, weight, bias),
                 Sample(x, grouped, 0.0, groups=2, **bigger),
-                Sample(Array((1, 2, *shape(3, 6))), Array((1, 2, *shape(2, 2))), 0.0, dilation=2, stride=3),
+                Sample((1, 2, *shape(3, 6)), (1, 2, *shape(2, 2)), 0.0, dilation=2, stride=3),
             ),
         ),
         _convolution(
@@ -216,9 +216,9 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             compose=_conv_transpose,
             samples=fewer[1:2]
             or (
-                Sample(Array((2, 2, *shape(2, 3))), weight, bias),
-                Sample(Array((1, 2, *shape(2, 2))), grouped, 0.0, groups=2, output_padding=1, **bigger),
-                Sample(Array((1, 2, *shape(2, 3))), Array((2, 1, *shape(2, 2))), 0.0, dilation=2),
+                Sample((2, 2, *shape(2, 3)), weight, bias),
+                Sample((1, 2, *shape(2, 2)), grouped, 0.0, groups=2, output_padding=1, **bigger),
+                Sample((1, 2, *shape(2, 3)), (2, 1, *shape(2, 2)), 0.0, dilation=2),
             ),
         ),
         network(
@@ -236,8 +236,8 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             compose=_conv_weight,
             samples=fewer[2:3]
             or (
-                Sample(Array((2, 1, *shape(2, 3))), Array((2, 2, *shape(3, 4))), kernel_size=shape(2, 2)),
-                Sample(Array((1, 2, *shape(2, 3))), Array((1, 2, *shape(3, 4))), kernel_size=2, groups=2, **bigger),
+                Sample((2, 1, *shape(2, 3)), (2, 2, *shape(3, 4)), kernel_size=shape(2, 2)),
+                Sample((1, 2, *shape(2, 3)), (1, 2, *shape(3, 4)), kernel_size=2, groups=2, **bigger),
             ),
         ),
     )
@@ -251,8 +251,8 @@ OPS = calls(
     *_family(
         3,
         Sample(_CUBE, _WEIGHT, _BIAS),
-        Sample(Array((1, 1, 1, 2, 1)), _WEIGHT, _BIAS),
-        Sample(Array((1, 1, 1, 1, 1)), _CUBE, kernel_size=2),
+        Sample((1, 1, 1, 2, 1), _WEIGHT, _BIAS),
+        Sample((1, 1, 1, 1, 1), _CUBE, kernel_size=2),
     ),
 )
 
@@ -373,7 +373,7 @@ def _poolings(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             ),
             compose=_max_gradient,
             samples=fewer[1:2]
-            or (Sample(Array((1, 2, *(1, 2)[-rank:])), image, kernel_size=2), Sample(positions, image, **overlapping)),
+            or (Sample((1, 2, *(1, 2)[-rank:]), image, kernel_size=2), Sample(positions, image, **overlapping)),
         ),
         network(
             average,
@@ -394,7 +394,7 @@ OPS += calls(
     *_poolings(
         3,
         Sample(_CUBE, kernel_size=(1, 2, 2)),
-        Sample(Array((1, 1, 1, 1, 1)), _CUBE, kernel_size=2),
+        Sample((1, 1, 1, 1, 1), _CUBE, kernel_size=2),
         Sample(_CUBE, kernel_size=2, padding=(1, 0, 0)),
     ),
 )

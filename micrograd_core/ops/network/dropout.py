@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from micrograd_core.dtypes import float32
-from micrograd_core.ops.record import APART, Array, Handle, Sample, Table
+from micrograd_core.ops.record import APART, Handle, Sample, Table
 from micrograd_core.ops.shared import network
 from micrograd_core.ops.standard.random import start_of, words_of_uniform
 from micrograd_core.ops.tangents import linear
@@ -44,10 +44,10 @@ OPS = (
         gradient=(lambda k, g, out, x, *, p, key, block: k.dropout(g, p=p, key=key, block=block),),
         compose=_dropout,
         samples=(
-            Sample(Array((3, 4)), generator=7),
-            Sample(Array((5,)), p=0.1, generator=2**100 + 3),
-            Sample(Array((2, 2)), training=False),
-            Sample(Array((0, 2)), generator=1),
+            Sample((3, 4), generator=7),
+            Sample((5,), p=0.1, generator=2**100 + 3),
+            Sample((2, 2), training=False),
+            Sample((0, 2), generator=1),
         ),
     ),
 )

@@ -181,29 +181,23 @@ OPS = (
         optional=(1.0, 0.0),
         parameters=_group_parameters,
         compose=_group_norm,
-        samples=(
-            Sample(_IMAGE, Array((4,)), Array((4,)), num_groups=2),
-            Sample(Array((2, 4)), 1.0, 0.0, num_groups=2, eps=0.1),
-        ),
+        samples=(Sample(_IMAGE, (4,), (4,), num_groups=2), Sample((2, 4), 1.0, 0.0, num_groups=2, eps=0.1)),
     ),
     _WIDE(
         "instance_norm",
         optional=(1.0, 0.0),
         parameters=_instance_parameters,
         compose=_instance_norm,
-        samples=(Sample(Array((1, 2, 4)), Array((2,)), 0.5), Sample(Array((1, 2, 2, 2)), 1.0, 0.0, eps=0.1)),
+        samples=(Sample((1, 2, 4), (2,), 0.5), Sample((1, 2, 2, 2), 1.0, 0.0, eps=0.1)),
     ),
     _WIDE(
         "local_response_norm",
         parameters=_response_parameters,
         compose=_response_norm,
-        samples=(Sample(Array((1, 3, 2)), size=2), Sample(Array((1, 4, 1)), size=3, alpha=0.5, beta=0.5, k=2.0)),
+        samples=(Sample((1, 3, 2), size=2), Sample((1, 4, 1), size=3, alpha=0.5, beta=0.5, k=2.0)),
     ),
     _WIDE(
-        "normalize",
-        batching=along_axis,
-        compose=_normalize,
-        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0, p=3.0)),
+        "normalize", batching=along_axis, compose=_normalize, samples=(Sample((2, 3)), Sample((2, 3), axis=0, p=3.0))
     ),
     _WIDE(
         "cosine_similarity",
@@ -211,23 +205,20 @@ OPS = (
         compose=_cosine_similarity,
         samples=(
             Sample(_ROWS, _ROWS),
-            Sample(Array((2, 2, 2)), Array((2, 2)), axis=-2),
-            Sample(Array((2, 2, 2)), Array((1, 2)), axis=0),
-            Sample(Array((2, 3)), Array((2, 1)), axis=-1),
+            Sample((2, 2, 2), (2, 2), axis=-2),
+            Sample((2, 2, 2), (1, 2), axis=0),
+            Sample((2, 3), (2, 1), axis=-1),
         ),
     ),
     _WIDE(
         "pairwise_distance",
         refuses=check_broadcast,
         compose=_pairwise_distance,
-        samples=(Sample(_ROWS, _ROWS), Sample(_ROWS, Array((3,)), p=1.0, eps=1e-3, keepdims=True)),
+        samples=(Sample(_ROWS, _ROWS), Sample(_ROWS, (3,), p=1.0, eps=1e-3, keepdims=True)),
     ),
-    _WIDE("pdist", refuses=_check_pdist, compose=_pdist, samples=(Sample(Array((3, 2))), Sample(Array((1, 2)), p=1.0))),
+    _WIDE("pdist", refuses=_check_pdist, compose=_pdist, samples=(Sample((3, 2)), Sample((1, 2), p=1.0))),
     _WIDE(
-        "cdist",
-        refuses=_check_cdist,
-        compose=_cdist,
-        samples=(Sample(_ROWS, Array((3, 3))), Sample(Array((1, 2, 2)), Array((2, 2)), p=1.0)),
+        "cdist", refuses=_check_cdist, compose=_cdist, samples=(Sample(_ROWS, (3, 3)), Sample((1, 2, 2), (2, 2), p=1.0))
     ),
     network(
         "bilinear",
@@ -235,9 +226,6 @@ OPS = (
         autocast="half",
         parameters=_bilinear_parameters,
         compose=_bilinear,
-        samples=(
-            Sample(Array((2, 2)), Array((2, 3)), Array((2, 2, 3)), Array((2,))),
-            Sample(Array((2,)), Array((1,)), Array((3, 2, 1)), 0.0),
-        ),
+        samples=(Sample((2, 2), (2, 3), (2, 2, 3), (2,)), Sample((2,), (1,), (3, 2, 1), 0.0)),
     ),
 )

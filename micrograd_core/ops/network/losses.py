@@ -186,7 +186,7 @@ OPS: tuple[Op, ...] = (
         lambda k, x, y: k.square(k.subtract(x, y)),
         _opposite(lambda k, x, y: k.multiply(k.subtract(x, y), 2)),
         doc="Squared differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``.",
-        samples=(Sample(_X, _X), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 1.0, reduction="none")),
+        samples=(Sample(_X, _X), Sample(_X, (), reduction="sum"), Sample((2,), 1.0, reduction="none")),
     ),
     _alike(
         "l1_loss",
@@ -196,14 +196,14 @@ OPS: tuple[Op, ...] = (
             "Absolute differences, reduced by ``'mean'``, ``'sum'`` or ``'none'``; the gradient where there is none "
             "is 0."
         ),
-        samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum"), Sample(Array((2,)), 2.5, reduction="none")),
+        samples=(Sample(_X, _Y), Sample(_X, (), reduction="sum"), Sample((2,), 2.5, reduction="none")),
     ),
     loss(
         "huber_loss",
         _huber,
         _opposite(_clipped),
         check=_check_huber,
-        samples=(Sample(_X, _Y), Sample(_X, Array(()), reduction="sum", delta=0.5), Sample(_X, _X, reduction="none")),
+        samples=(Sample(_X, _Y), Sample(_X, (), reduction="sum", delta=0.5), Sample(_X, _X, reduction="none")),
     ),
     _alike(
         "kl_div",
@@ -224,7 +224,7 @@ OPS: tuple[Op, ...] = (
         samples=(
             Sample(_X, _Y, 1.0, 1.0),
             Sample(_X, _Y, Array((3,), 0.5), Array((3,), 0.5), reduction="sum"),
-            Sample(Array((3,)), 1.0, 1.0, 1.0, reduction="none"),
+            Sample((3,), 1.0, 1.0, 1.0, reduction="none"),
         ),
     ),
 )
@@ -470,7 +470,7 @@ OPS += (
             Sample(_LOGITS, _CLASSES, _WEIGHT, ignore_index=1, label_smoothing=0.1),
             Sample(_IMAGE, _PIXELS, 1.0, reduction="none"),
             Sample(_LOGITS, Array((4, 3), 0.1, 0.9), _WEIGHT, label_smoothing=0.2),
-            Sample(Array((3,)), Array((), 0, 3, "int64"), 1.0),
+            Sample((3,), Array((), 0, 3, "int64"), 1.0),
         ),
     ),
     Op(
@@ -487,9 +487,9 @@ OPS += (
         separate=(2,),
         compose=_cross_entropy_gradient,
         samples=(
-            Sample(Array(()), _LOGITS, _CLASSES, 1.0),
-            Sample(Array(()), _LOGITS, _CLASSES, _WEIGHT, reduction="sum", ignore_index=1),
-            Sample(Array((2, 2)), _IMAGE, _PIXELS, _WEIGHT, reduction="none"),
+            Sample((), _LOGITS, _CLASSES, 1.0),
+            Sample((), _LOGITS, _CLASSES, _WEIGHT, reduction="sum", ignore_index=1),
+            Sample((2, 2), _IMAGE, _PIXELS, _WEIGHT, reduction="none"),
         ),
     ),
     _of_classes(

@@ -149,15 +149,20 @@ def _rms_norm_weight_gradient(k: Table, g: Handle, x: Handle, *, axis: Shape, ep
     return _over_other_axes(k, k.multiply(g, k.multiply(x, _per_root_mean_square(k, x, axis, eps))), axis)
 
 
+_LAYER_NORM_RULES = (
+    lambda k, g, out, x, weight, bias, **params: k.standardize_gradient(g, x, weight, **params),
+    lambda k, g, out, x, weight, bias, **params: k.layer_norm_weight_gradient(g, x, **params),
+    _layer_norm_bias,
+)
 _GRADIENT_SAMPLES = (
-    Sample(Array((3, 4)), Array((3, 4)), 1.0, axis=(1,), eps=1e-2),
-    Sample(Array((2, 3, 2)), Array((2, 3, 2)), 1.0, axis=(0, 2), eps=1e-2),
-    Sample(Array((3, 4)), Array((3, 4)), Array((4,)), axis=(1,), eps=1e-2),
+    Sample((3, 4), (3, 4), 1.0, axis=(1,), eps=1e-2),
+    Sample((2, 3, 2), (2, 3, 2), 1.0, axis=(0, 2), eps=1e-2),
+    Sample((3, 4), (3, 4), (4,), axis=(1,), eps=1e-2),
 )
 _WEIGHT_GRADIENT_SAMPLES = (
-    Sample(Array((3, 4)), Array((3, 4)), axis=(1,), eps=1e-2),
-    Sample(Array((2, 2, 3)), Array((2, 2, 3)), axis=(1, 2), eps=1e-2),
-    Sample(Array((4,)), Array((4,)), axis=(0,), eps=1e-2),
+    Sample((3, 4), (3, 4), axis=(1,), eps=1e-2),
+    Sample((2, 2, 3), (2, 2, 3), axis=(1, 2), eps=1e-2),
+    Sample((4,), (4,), axis=(0,), eps=1e-2),
 )
 _IN_FLOAT32 = partial(nest, autocast="float32")
 
@@ -175,11 +180,7 @@ OPS: tuple[Op, ...] = (
         tangent=symmetric,
         gradient=(lambda k, g, out, x, *, axis, eps: k.standardize_gradient(g, x, 1.0, axis=axis, eps=eps),),
         compose=_standardize,
-        samples=(
-            Sample(Array((3, 4))),
-            Sample(Array((2, 3, 2)), axis=(0, 2), eps=1e-3),
-            Sample(Array((3, 4)), axis=None),
-        ),
+        samples=(Sample((3, 4)), Sample((2, 3, 2), axis=(0, 2), eps=1e-3), Sample((3, 4), axis=None)),
     ),
     nest(
         "standardize_gradient",
@@ -193,21 +194,12 @@ OPS: tuple[Op, ...] = (
         optional=(1.0, 0.0),
         parameters=_layer_norm_parameters,
         tangent=_layer_norm_tangent,
-        gradient=at_once(
-            "layer_norm_gradients",
-            (
-                lambda k, g, out, x, weight, bias, **params: k.standardize_gradient(g, x, weight, **params),
-                lambda k, g, out, x, weight, bias, **params: k.layer_norm_weight_gradient(g, x, **params),
-                _layer_norm_bias,
-            ),
-            1,
-            2,
-        ),
+        gradient=at_once("layer_norm_gradients", _LAYER_NORM_RULES, 1, 2),
         compose=_layer_norm,
         samples=(
-            Sample(Array((3, 4)), Array((4,)), Array((4,))),
-            Sample(Array((2, 2, 3)), Array((2, 3)), Array((2, 3)), axis=(-2, -1), eps=1e-3),
-            Sample(Array((2, 3)), 1.0, 0.0),
+            Sample((3, 4), (4,), (4,)),
+            Sample((2, 2, 3), (2, 3), (2, 3), axis=(-2, -1), eps=1e-3),
+            Sample((2, 3), 1.0, 0.0),
         ),
     ),
     _IN_FLOAT32(
@@ -220,11 +212,7 @@ OPS: tuple[Op, ...] = (
             lambda k, g, out, x, weight, **params: k.rms_norm_weight_gradient(g, x, **params),
         ),
         compose=_rms_norm,
-        samples=(
-            Sample(Array((3, 4)), Array((4,))),
-            Sample(Array((2, 2, 3)), Array((2, 3)), axis=(-2, -1), eps=1e-3),
-            Sample(Array((2, 3)), 1.0),
-        ),
+        samples=(Sample((3, 4), (4,)), Sample((2, 2, 3), (2, 3), axis=(-2, -1), eps=1e-3), Sample((2, 3), 1.0)),
     ),
     nest(
         "layer_norm_weight_gradient",
@@ -249,15 +237,13 @@ OPS: tuple[Op, ...] = (
         "layer_norm_gradients",
         "The vector-Jacobian products of `layer_norm` at ``x2`` by input, weight ``x3`` and bias, with ``x1``.",
         parameters=_layer_norm_gradients_parameters,
-        compose=lambda k, g, x, weight, *, axis, eps: NormGradients(
-            k.standardize_gradient(g, x, weight, axis=axis, eps=eps),
-            k.layer_norm_weight_gradient(g, x, axis=axis, eps=eps),
-            _layer_norm_bias(k, g, None, x, weight, None, axis=axis, eps=eps),
+        compose=lambda k, g, x, weight, **params: NormGradients(
+            *[rule(k, g, None, x, weight, None, **params) for rule in _LAYER_NORM_RULES]
         ),
         samples=(
-            Sample(Array((3, 4)), Array((3, 4)), Array((4,)), axis=(1,), eps=1e-2),
-            Sample(Array((2, 2, 3)), Array((2, 2, 3)), Array((2, 3)), axis=(1, 2), eps=1e-2),
-            Sample(Array((4,)), Array((4,)), Array((4,)), axis=(0,), eps=1e-2),
+            Sample((3, 4), (3, 4), (4,), axis=(1,), eps=1e-2),
+            Sample((2, 2, 3), (2, 2, 3), (2, 3), axis=(1, 2), eps=1e-2),
+            Sample((4,), (4,), (4,), axis=(0,), eps=1e-2),
         ),
     ),
 )
@@ -403,10 +389,10 @@ OPS += (
         gradient=at_once("batch_norm_gradients", _BATCH_NORM_RULES, 3, 4),
         compose=_batch_norm,
         samples=(
-            Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,))),
-            Sample(Array((3, 2, 2)), 0.0, 1.0, Array((2,)), Array((2,)), training=True, eps=1e-2),
-            Sample(Array((2, 2, 2, 1)), Array((2,)), Array((2,), 0.5), 1.0, 0.0),
-            Sample(Array((3, 2)), Array((2,)), Array((2,), 0.5), Array((2,)), Array((2,)), training=True, eps=1e-2),
+            Sample((3, 2), (2,), Array((2,), 0.5), (2,), (2,)),
+            Sample((3, 2, 2), 0.0, 1.0, (2,), (2,), training=True, eps=1e-2),
+            Sample((2, 2, 2, 1), (2,), Array((2,), 0.5), 1.0, 0.0),
+            Sample((3, 2), (2,), Array((2,), 0.5), (2,), (2,), training=True, eps=1e-2),
         ),
     ),
     nest(
@@ -414,16 +400,13 @@ OPS += (
         "The vector-Jacobian product of `batch_norm` at ``x2`` in training with ``x1``.",
         optional=(1.0,),
         compose=_batch_norm_gradient,
-        samples=(
-            Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
-            Sample(Array((3, 2, 2)), Array((3, 2, 2)), 1.0, eps=1e-2),
-        ),
+        samples=(Sample((3, 2), (3, 2), (2,), eps=1e-2), Sample((3, 2, 2), (3, 2, 2), 1.0, eps=1e-2)),
     ),
     nest(
         "batch_norm_weight_gradient",
         "The vector-Jacobian product of `batch_norm` of ``x2`` in training, as a function of the weight, with ``x1``.",
         compose=_batch_norm_weight_gradient,
-        samples=(Sample(Array((3, 2)), Array((3, 2)), eps=1e-2), Sample(Array((3, 2, 2)), Array((3, 2, 2)), eps=1e-2)),
+        samples=(Sample((3, 2), (3, 2), eps=1e-2), Sample((3, 2, 2), (3, 2, 2), eps=1e-2)),
     ),
     GRADIENTS(
         "batch_norm_gradients",
@@ -434,9 +417,6 @@ OPS += (
             k.batch_norm_weight_gradient(g, x, eps=eps),
             k.sum(g, axis=_but_channels(x), keepdims=False),
         ),
-        samples=(
-            Sample(Array((3, 2)), Array((3, 2)), Array((2,)), eps=1e-2),
-            Sample(Array((3, 2, 2)), Array((3, 2, 2)), Array((2,)), eps=1e-2),
-        ),
+        samples=(Sample((3, 2), (3, 2), (2,), eps=1e-2), Sample((3, 2, 2), (3, 2, 2), (2,), eps=1e-2)),
     ),
 )

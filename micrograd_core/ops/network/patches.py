@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from itertools import chain
 from operator import index, mul
-from typing import Any, NamedTuple
+from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, resolve_key
-from micrograd_core.ops.record import Array, Handle, Sample, Table
+from micrograd_core.ops.record import Handle, Sample, Table
 from micrograd_core.ops.shared import calls, in_float32, network
 from micrograd_core.ops.tangents import linear
 
@@ -122,22 +122,16 @@ def _patches_gradient_parameters(
     return {"size": size, "kernel_size": kernel, "stride": steps, "padding": around, "dilation": spread}
 
 
-class _Rows(NamedTuple):
+def _rows(size: Shape, kernel: Shape, padding: Shape, dilation: Shape) -> tuple[Shape, Shape, Shape]:
     """How windows along each axis are read, all at once, from copies of the axis one behind the other.
 
     Read in rows that are longer than the axis by the dilation, each row starts that much later in its copy: row ``i``
-    is what element ``i`` of the kernel sees.
+    is what element ``i`` of the kernel sees. Given are the lengths of the axes, padding included, those of the rows,
+    and copies enough for as many rows as the kernel has elements.
     """
-
-    lengths: Shape  # of the axes, padding included
-    rows: Shape  # what is read as one
-    copies: Shape  # enough for as many rows as the kernel has elements
-
-
-def _rows(size: Shape, kernel: Shape, padding: Shape, dilation: Shape) -> _Rows:
-    lengths = tuple(n + 2 * p for n, p in zip(size, padding, strict=True))
-    rows = tuple(n + d * (m > 1) for n, m, d in zip(lengths, kernel, dilation, strict=True))
-    return _Rows(lengths, rows, tuple(-(-m * r // n) for m, r, n in zip(kernel, rows, lengths, strict=True)))
+    padded = tuple(n + 2 * p for n, p in zip(size, padding, strict=True))
+    rows = tuple(n + d * (m > 1) for n, m, d in zip(padded, kernel, dilation, strict=True))
+    return padded, rows, tuple(-(-m * r // n) for m, r, n in zip(kernel, rows, padded, strict=True))
 
 
 def _paired(first: Shape, second: Shape) -> Shape:
@@ -172,18 +166,17 @@ def _patches(
     """(batch, channels, *spatial) to (batch, channels, *kernel, *positions)."""
     lengths = lengths_of("patches", x.shape[2:], kernel_size, stride, padding, dilation)
     rank, lanes = len(lengths), tuple(x.shape[:2])
-    rows = _rows(x.shape[2:], kernel_size, padding, dilation)
+    padded, rows, copies = _rows(x.shape[2:], kernel_size, padding, dilation)
     if any(padding):
-        shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
-        around = k.full(shape=shape, fill_value=fill, dtype=x.dtype)
-        x = k.scatter(around, x, key=_interior(shape, padding))
+        around = k.full(shape=(*lanes, *padded), fill_value=fill, dtype=x.dtype)
+        x = k.scatter(around, x, key=_interior((*lanes, *padded), padding))
     else:
         x = k.copy(x)  # of elements that are repeated already, all that follows are views
-    x = k.reshape(x, shape=(*lanes, *_paired((1,) * rank, rows.lengths)))
-    x = k.broadcast_to(x, shape=(*lanes, *_paired(rows.copies, rows.lengths)))
-    x = k.reshape(x, shape=(*lanes, *_products(rows.copies, rows.lengths)))
-    x = k.getitem(x, key=_starts(lanes, _products(kernel_size, rows.rows)))
-    x = k.reshape(x, shape=(*lanes, *_paired(kernel_size, rows.rows)))
+    x = k.reshape(x, shape=(*lanes, *_paired((1,) * rank, padded)))
+    x = k.broadcast_to(x, shape=(*lanes, *_paired(copies, padded)))
+    x = k.reshape(x, shape=(*lanes, *_products(copies, padded)))
+    x = k.getitem(x, key=_starts(lanes, _products(kernel_size, rows)))
+    x = k.reshape(x, shape=(*lanes, *_paired(kernel_size, rows)))
     x = k.getitem(x, key=_seen(lanes, kernel_size, lengths, stride))
     return x if rank == 1 else k.permute_dims(x, axes=(0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)))
 
@@ -194,19 +187,19 @@ def _patches_gradient(
 ) -> Handle:
     """(batch, channels, *kernel, *positions) to (batch, channels, *size): each step of `_patches` undone."""
     rank, lanes = len(size), tuple(g.shape[:2])
-    rows = _rows(size, kernel_size, padding, dilation)
+    padded, rows, copies = _rows(size, kernel_size, padding, dilation)
     more = tuple(m + 1 for m in kernel_size)  # a row more holds the rest of the last copy
-    zeros = k.full(shape=(*lanes, *_paired(more, rows.rows)), fill_value=0, dtype=g.dtype)
+    zeros = k.full(shape=(*lanes, *_paired(more, rows)), fill_value=0, dtype=g.dtype)
     if rank > 1:
         g = k.permute_dims(g, axes=(0, 1, *_paired(tuple(range(2, 2 + rank)), tuple(range(2 + rank, 2 + 2 * rank)))))
     g = k.scatter(zeros, g, key=_seen(lanes, kernel_size, g.shape[3::2], stride))
-    g = k.reshape(g, shape=(*lanes, *_products(more, rows.rows)))
-    g = k.getitem(g, key=_starts(lanes, _products(rows.copies, rows.lengths)))
-    g = k.reshape(g, shape=(*lanes, *_paired(rows.copies, rows.lengths)))
+    g = k.reshape(g, shape=(*lanes, *_products(more, rows)))
+    g = k.getitem(g, key=_starts(lanes, _products(copies, padded)))
+    g = k.reshape(g, shape=(*lanes, *_paired(copies, padded)))
     if any(padding):
-        spatial = (slice(p, n - p, 1) for n, p in zip(rows.lengths, padding, strict=True))
-        copies = (slice(0, n, 1) for n in rows.copies)
-        g = k.getitem(g, key=(*_starts(lanes, ()), *chain.from_iterable(zip(copies, spatial, strict=True))))
+        spatial = (slice(p, n - p, 1) for n, p in zip(padded, padding, strict=True))
+        every = (slice(0, n, 1) for n in copies)
+        g = k.getitem(g, key=(*_starts(lanes, ()), *chain.from_iterable(zip(every, spatial, strict=True))))
     return k.sum(g, axis=tuple(range(2, 2 + 2 * rank, 2)), keepdims=False)
 
 
@@ -218,9 +211,9 @@ OPS = calls(
         gradient=(lambda k, g, out, x, *, fill, **windows: k.patches_gradient(g, size=x.shape[2:], **windows),),
         compose=_patches,
         samples=(
-            Sample(Array((2, 2, 5)), kernel_size=2),
-            Sample(Array((1, 2, 4, 5)), kernel_size=(3, 2), stride=(1, 2), padding=1),
-            Sample(Array((1, 1, 5, 4)), kernel_size=2, dilation=(2, 1), padding=(0, 1), fill=-1.0),
+            Sample((2, 2, 5), kernel_size=2),
+            Sample((1, 2, 4, 5), kernel_size=(3, 2), stride=(1, 2), padding=1),
+            Sample((1, 1, 5, 4), kernel_size=2, dilation=(2, 1), padding=(0, 1), fill=-1.0),
         ),
     ),
     network(
@@ -231,9 +224,9 @@ OPS = calls(
         gradient_aliases=True,  # composed patches are a view of a larger copy
         compose=_patches_gradient,
         samples=(
-            Sample(Array((2, 2, 2, 4)), size=5, kernel_size=2),
-            Sample(Array((1, 2, 3, 2, 4, 3)), size=(4, 5), kernel_size=(3, 2), stride=(1, 2), padding=1),
-            Sample(Array((1, 1, 2, 2, 3, 5)), size=(5, 4), kernel_size=2, dilation=(2, 1), padding=(0, 1)),
+            Sample((2, 2, 2, 4), size=5, kernel_size=2),
+            Sample((1, 2, 3, 2, 4, 3), size=(4, 5), kernel_size=(3, 2), stride=(1, 2), padding=1),
+            Sample((1, 1, 2, 2, 3, 5), size=(5, 4), kernel_size=2, dilation=(2, 1), padding=(0, 1)),
         ),
     ),
 )

@@ -137,7 +137,7 @@ def _glu_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: int) -> Hand
     return k.concat(k.multiply(g, s), k.multiply(g, slope), axis=axis)
 
 
-_WIDE = (Sample(Array((2, 3), -7.0, 7.0)), Sample(Array(())))
+_WIDE = (Sample(Array((2, 3), -7.0, 7.0)), Sample(()))
 _ELEMENTWISE = partial(nest, kind="elementwise", tangent=symmetric, samples=_WIDE)
 
 OPS = (
@@ -173,7 +173,7 @@ OPS = (
         refuses=_check_celu,
         gradient=(lambda k, g, out, x, *, alpha: k.multiply(g, k.exp(k.multiply(k.minimum(x, 0), 1 / alpha))),),
         compose=lambda k, x, *, alpha=1.0: k.where(k.less(0, x), x, k.multiply(_exponential(k, x, alpha), alpha)),
-        samples=(Sample(Array(())), Sample(Array((2, 3)), alpha=0.4)),
+        samples=(Sample(()), Sample((2, 3), alpha=0.4)),
     ),
     _ELEMENTWISE(
         "softsign",
@@ -193,7 +193,7 @@ OPS = (
         refuses=_check_shrinkage,
         gradient=(_shrunk_rule,),
         compose=lambda k, x, *, lambd=0.5: k.subtract(x, _clipped(k, x, -lambd, lambd)),
-        samples=(Sample(Array((2, 3))), Sample(Array(()), lambd=0.1)),
+        samples=(Sample((2, 3)), Sample((), lambd=0.1)),
     ),
     _ELEMENTWISE(
         "hardshrink",
@@ -201,14 +201,14 @@ OPS = (
         refuses=_check_shrinkage,
         gradient=(_shrunk_rule,),
         compose=lambda k, x, *, lambd=0.5: k.where(k.less_equal(k.abs(x), lambd), 0, x),
-        samples=(Sample(Array((2, 3))), Sample(Array(()), lambd=0.1)),
+        samples=(Sample((2, 3)), Sample((), lambd=0.1)),
     ),
     _ELEMENTWISE(
         "threshold",
         parameters=_threshold_parameters,
         gradient=(lambda k, g, out, x, *, threshold, value: k.where(k.less_equal(x, threshold), 0, g),),
         compose=lambda k, x, *, threshold, value: k.where(k.less_equal(x, threshold), value, x),
-        samples=(Sample(Array((2, 3)), threshold=0.1, value=20.0),),
+        samples=(Sample((2, 3), threshold=0.1, value=20.0),),
     ),
     _ELEMENTWISE(
         "prelu",
@@ -219,27 +219,23 @@ OPS = (
             lambda k, g, out, x, slope: k.multiply(g, min(x.real, 0) if is_scalar(x) else k.minimum(x, 0)),
         ),
         compose=_prelu,
-        samples=(Sample(Array((2, 3)), Array((2, 1))), Sample(Array((3,)), 0.25)),
+        samples=(Sample((2, 3), (2, 1)), Sample((3,), 0.25)),
     ),
     _ELEMENTWISE(
         "scaled_softplus",
         refuses=_check_softplus,
         gradient=(_softplus_rule,),
         compose=_softplus,
-        samples=(Sample(Array((2, 3), -7.0, 7.0), beta=2.0, threshold=5.0), Sample(Array(()))),
+        samples=(Sample(Array((2, 3), -7.0, 7.0), beta=2.0, threshold=5.0), Sample(())),
     ),
     network(
         "softmin",
         "``softmax(-x)`` along `axis`.",
         autocast="float32",
         compose=lambda k, x, *, axis=-1: k.softmax(k.negative(x), axis=axis),
-        samples=(Sample(Array((2, 3))), Sample(Array((2, 3)), axis=0)),
+        samples=(Sample((2, 3)), Sample((2, 3), axis=0)),
     ),
     network(
-        "glu",
-        refuses=_check_glu,
-        gradient=(_glu_rule,),
-        compose=_glu,
-        samples=(Sample(Array((2, 4))), Sample(Array((2, 3)), axis=0)),
+        "glu", refuses=_check_glu, gradient=(_glu_rule,), compose=_glu, samples=(Sample((2, 4)), Sample((2, 3), axis=0))
     ),
 )

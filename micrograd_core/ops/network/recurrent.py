@@ -243,9 +243,7 @@ def _rnn_gradient(
 ) -> Any:
     def cell(step: int, y: Any, beside: Any, given: Any) -> Any:
         g = total(k, (given[0], beside))
-        if nonlinearity == "tanh":
-            return (_through_tanh(k, g, y),), (None,)
-        return (k.where(k.less(0, y), g, 0),), (None,)
+        return (_through_tanh(k, g, y) if nonlinearity == "tanh" else k.where(k.less(0, y), g, 0),), (None,)
 
     return _scan_back(k, cell, (g,), g_gates, gates, weight, lengths, reverse)
 
@@ -400,8 +398,8 @@ OPS = (
         shape=_shapes(1, 0, (1, 1, 4)),
         gradient=_rules("lstm_gradient", 2),
         samples=(
-            Sample(*_sequence(4), _FIRST, Array((8, 2)), ALL),
-            Sample(*_sequence(4, 2), _FIRST, Array((8, 2)), _SHORT, reverse=True),
+            Sample(*_sequence(4), _FIRST, (8, 2), ALL),
+            Sample(*_sequence(4, 2), _FIRST, (8, 2), _SHORT, reverse=True),
         ),
     ),
     _gradient(
@@ -410,8 +408,8 @@ OPS = (
         _lstm_gradient,
         shape=_shapes(6, 4, (4, 0, 0)),
         samples=(
-            Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, Array((8, 2)), ALL, reverse=False),
-            Sample(_PAIR, _PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((8, 2)), _SHORT, reverse=True),
+            Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, (8, 2), ALL, reverse=False),
+            Sample(_PAIR, _PAIR, (2, 2, 8), _PAIR, _GATES, _FIRST, (8, 2), _SHORT, reverse=True),
         ),
     ),
     _record(
@@ -422,10 +420,7 @@ OPS = (
         parameters=_gru_parameters,
         shape=_shapes(1, 0, (1, 4)),
         gradient=(*map(_gru_rule, range(4)), None),
-        samples=(
-            Sample(*_sequence(3), Array((6, 2)), 0.0, ALL),
-            Sample(*_sequence(3, 2), Array((6, 2)), Array((6,)), _SHORT, reverse=True),
-        ),
+        samples=(Sample(*_sequence(3), (6, 2), 0.0, ALL), Sample(*_sequence(3, 2), (6, 2), (6,), _SHORT, reverse=True)),
     ),
     _gradient(
         "gru",
@@ -433,8 +428,8 @@ OPS = (
         _gru_gradient,
         shape=_shapes(5, 3, (3, 1, 0)),
         samples=(
-            Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, Array((6, 2)), ALL, reverse=False),
-            Sample(_PAIR, Array((2, 2, 8)), _PAIR, _GATES, _FIRST, Array((6, 2)), _SHORT, reverse=True),
+            Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, (6, 2), ALL, reverse=False),
+            Sample(_PAIR, (2, 2, 8), _PAIR, _GATES, _FIRST, (6, 2), _SHORT, reverse=True),
         ),
     ),
 )

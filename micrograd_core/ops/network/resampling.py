@@ -337,8 +337,8 @@ OPS = (
         gradient=(lambda k, g, out, x, *, transposed, **how: k.resample(g, transposed=not transposed, **how),),
         compose=_resample,
         samples=(
-            Sample(Array((2, 3)), axis=1, length=3, count=5, scale=0.6),
-            Sample(Array((2, 5)), axis=1, length=3, count=5, scale=0.6, transposed=True),
+            Sample((2, 3), axis=1, length=3, count=5, scale=0.6),
+            Sample((2, 5), axis=1, length=3, count=5, scale=0.6, transposed=True),
         ),
     ),
     network(
@@ -346,33 +346,30 @@ OPS = (
         parameters=_interpolate_parameters,
         compose=_interpolate,
         samples=(
-            Sample(Array((1, 2, 2, 3)), size=(3, 2), mode="bilinear"),
-            Sample(Array((1, 1, 3)), scale_factor=1.7),
-            Sample(Array((1, 1, 3, 2)), size=4, mode="bicubic", align_corners=True),
+            Sample((1, 2, 2, 3), size=(3, 2), mode="bilinear"),
+            Sample((1, 1, 3), scale_factor=1.7),
+            Sample((1, 1, 3, 2), size=4, mode="bicubic", align_corners=True),
         ),
     ),
     network(
         "adaptive_avg_pool",
         parameters=_adaptive_parameters,
         compose=_adaptive_avg_pool,
-        samples=(Sample(Array((1, 2, 3, 4)), output_size=(2, None)), Sample(Array((1, 1, 5)), output_size=3)),
+        samples=(Sample((1, 2, 3, 4), output_size=(2, None)), Sample((1, 1, 5), output_size=3)),
     ),
     network(
         "affine_grid",
         parameters=_affine_parameters,
         compose=_affine_grid,
-        samples=(
-            Sample(Array((2, 2, 3)), size=(2, 1, 2, 3)),
-            Sample(Array((1, 3, 4)), size=(1, 1, 2, 1, 2), align_corners=True),
-        ),
+        samples=(Sample((2, 2, 3), size=(2, 1, 2, 3)), Sample((1, 3, 4), size=(1, 1, 2, 1, 2), align_corners=True)),
     ),
     network(
         "grid_sample",
         parameters=_grid_parameters,
         compose=_grid_sample,
         samples=(
-            Sample(Array((1, 2, 2, 3)), Array((1, 2, 1, 2), -1.2, 1.2)),
-            Sample(Array((1, 1, 3, 2)), Array((1, 1, 2, 2), -1.2, 1.2), padding_mode="border", align_corners=True),
+            Sample((1, 2, 2, 3), Array((1, 2, 1, 2), -1.2, 1.2)),
+            Sample((1, 1, 3, 2), Array((1, 1, 2, 2), -1.2, 1.2), padding_mode="border", align_corners=True),
         ),
     ),
 )

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from micrograd_core.errors import ShapeError
-from micrograd_core.ops.record import ANY, Array, Handle, Op, Sample, Table
+from micrograd_core.ops.record import ANY, Handle, Op, Sample, Table
 from micrograd_core.ops.tangents import linear
 
 
@@ -69,20 +69,20 @@ OPS = (
         parameters=_shuffle_parameters,
         gradient=(lambda k, g, out, x, *, factor: k.pixel_unshuffle(g, factor=factor),),
         compose=_pixel_shuffle,
-        samples=(Sample(Array((4, 1, 2)), upscale_factor=2),),
+        samples=(Sample((4, 1, 2), upscale_factor=2),),
     ),
     _ELSEWHERE(
         "pixel_unshuffle",
         parameters=_unshuffle_parameters,
         gradient=(lambda k, g, out, x, *, factor: k.pixel_shuffle(g, factor=factor),),
         compose=_pixel_unshuffle,
-        samples=(Sample(Array((1, 2, 4)), downscale_factor=2),),
+        samples=(Sample((1, 2, 4), downscale_factor=2),),
     ),
     _ELSEWHERE(
         "channel_shuffle",
         parameters=_groups_parameters,
         gradient=(lambda k, g, out, x, *, groups: k.channel_shuffle(g, groups=x.shape[1] // groups),),
         compose=_channel_shuffle,
-        samples=(Sample(Array((1, 6, 2)), groups=2),),
+        samples=(Sample((1, 6, 2), groups=2),),
     ),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.dtypes import bool_, int64
+from micrograd_core.dtypes import bool_
 from micrograd_core.errors import ShapeError
 from micrograd_core.ops.record import BOOLEAN, FLOATING, Array, Handle, Op, Operand, Sample, Table
-from micrograd_core.ops.shared import in_float32, is_scalar, nest, network
+from micrograd_core.ops.shared import in_float32, is_scalar, nest, network, positions
 from micrograd_core.ops.tangents import symmetric, total
 
 
@@ -57,17 +57,12 @@ def _check_weights_gradient(name: str, g: Any, x: Any, *, is_causal: bool) -> No
         )
 
 
-def _causal(k: Table, targets: int, sources: int) -> Handle:
-    """Whether a target sees a source: one that is not later."""
-    rows = k.reshape(k.arange(targets, dtype=int64), shape=(targets, 1))
-    return k.less_equal(k.arange(sources, dtype=int64), rows)
-
-
 def _attention_weights(k: Table, scores: Handle, mask: Operand, *, is_causal: bool) -> Handle:
     """0 for a target that a mask hides everything from, rather than 0 / 0."""
-    if is_causal:
-        scores = k.where(_causal(k, *scores.shape[-2:]), scores, -math.inf)
     last = len(scores.shape) - 1
+    if is_causal:  # a target sees the sources that are not later
+        seen = k.less_equal(positions(k, scores, last), positions(k, scores, last - 1))
+        scores = k.where(seen, scores, -math.inf)
     if is_scalar(mask):
         return k.softmax(scores, axis=last)
     if k.dtype(mask) is bool_:
@@ -97,12 +92,7 @@ def _log_softmax_tangent(op: Op, k: Table, tangents: Any, out: Handle, x: Handle
     return k.subtract(t, k.sum(k.multiply(k.exp(out), t), axis=(axis,), keepdims=True))
 
 
-_SOFTMAX_SAMPLES = (
-    Sample(Array((0, 3)), axis=0),
-    Sample(Array((2, 3))),
-    Sample(Array((2, 3, 2)), axis=1),
-    Sample(Array((3,)), axis=0),
-)
+_SOFTMAX_SAMPLES = (Sample((0, 3), axis=0), Sample((2, 3)), Sample((2, 3, 2), axis=1), Sample((3,), axis=0))
 
 OPS = (
     nest(
@@ -118,7 +108,7 @@ OPS = (
         "softmax_gradient",
         "``x2 * (x1 - sum(x1 * x2))`` along `axis`: the vector-Jacobian product of `softmax` with its result ``x2``.",
         compose=_softmax_gradient,
-        samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
+        samples=(Sample((2, 3), (2, 3), axis=1), Sample((2, 3, 2), (2, 3, 2), axis=1)),
     ),
     Op(
         "attention_weights",
@@ -135,10 +125,10 @@ OPS = (
         ),
         compose=_attention_weights,
         samples=(
-            Sample(Array((2, 3, 4)), 0.0),
-            Sample(Array((2, 4, 3)), 0.0, is_causal=True),
-            Sample(Array((2, 2, 3)), Array((2, 1, 3), dtype="bool")),
-            Sample(Array((3, 4)), Array((3, 4)), is_causal=True),
+            Sample((2, 3, 4), 0.0),
+            Sample((2, 4, 3), 0.0, is_causal=True),
+            Sample((2, 2, 3), Array((2, 1, 3), dtype="bool")),
+            Sample((3, 4), (3, 4), is_causal=True),
         ),
     ),
     network(
@@ -147,7 +137,7 @@ OPS = (
         "``x2`` is its result, which is 0 after the diagonal with `is_causal`.",
         refuses=_check_weights_gradient,
         compose=lambda k, g, x, *, is_causal=False: k.softmax_gradient(g, x, axis=len(x.shape) - 1),
-        samples=(Sample(Array((2, 3)), Array((2, 3))),),
+        samples=(Sample((2, 3), (2, 3)),),
     ),
     nest(
         "log_softmax",
@@ -162,6 +152,6 @@ OPS = (
         "log_softmax_gradient",
         "``x1 - exp(x2) * sum(x1)`` along `axis`: the vector-Jacobian product of `log_softmax` with its result ``x2``.",
         compose=_log_softmax_gradient,
-        samples=(Sample(Array((2, 3)), Array((2, 3)), axis=1), Sample(Array((2, 3, 2)), Array((2, 3, 2)), axis=1)),
+        samples=(Sample((2, 3), (2, 3), axis=1), Sample((2, 3, 2), (2, 3, 2), axis=1)),
     ),
 )

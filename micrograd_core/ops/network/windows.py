@@ -290,7 +290,7 @@ OPS = (
         shape=lambda x, samples, *, kernel_size, size: ((*x.shape[:2], *size),) * 2,
         gradient=(_greatest_rule, lambda k, g, out, x, samples, **_: zero_rule(k, g, out, samples)),
         compose=_fractional_max_pool,
-        samples=(Sample(Array((1, 1, 3, 2)), Array((1, 1, 2), 0.0, 1.0), kernel_size=2, output_size=(2, 1)),),
+        samples=(Sample((1, 1, 3, 2), Array((1, 1, 2), 0.0, 1.0), kernel_size=2, output_size=(2, 1)),),
     ),
     Op(
         "max_unpool",
@@ -298,7 +298,7 @@ OPS = (
         accepts=(FLOATING, INTEGER),
         parameters=_unpool_parameters,
         compose=_max_unpool,
-        samples=(Sample(Array((1, 2, 1)), Array((1, 2, 1), 0, 3, "int64"), size=(3,)),),
+        samples=(Sample((1, 2, 1), Array((1, 2, 1), 0, 3, "int64"), size=(3,)),),
     ),
     network(
         "padded_avg_pool",

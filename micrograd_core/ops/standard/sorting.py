@@ -63,10 +63,8 @@ def _ranked(k: Table, x: Handle, i: Handle, block: int) -> tuple[Any, Any]:
     rank = k.sum(k.astype(_earlier(k, x, i, y, j), dtype=int64), axis=(1,), keepdims=True)
     here = k.equal(rank, k.reshape(k.arange(block, dtype=int64), shape=(block, 1)))
     least, _ = ends_of(k.dtype(x))
-    return (
-        k.max(k.where(here, y, least), axis=(2,), keepdims=False),
-        k.sum(k.where(here, j, 0), axis=(2,), keepdims=False),
-    )
+    values = k.max(k.where(here, y, least), axis=(2,), keepdims=False)
+    return values, k.sum(k.where(here, j, 0), axis=(2,), keepdims=False)
 
 
 def _merged(k: Table, x: Handle, i: Handle, block: int, length: int) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from micrograd_core.ops.record import FLOATING, INEXACT, LONG, NEST, Handle, Op, Operand, Sample, Table
@@ -18,11 +19,8 @@ LN2, LN10 = math.log(2), math.log(10)
 
 def horner(k: Table, x: Handle, coefficients: Sequence[float]) -> Any:
     """A polynomial, its coefficients by rising powers."""
-    *others, last = coefficients
-    total: Any = last
-    for coefficient in reversed(others):
-        total = k.add(k.multiply(x, total), coefficient)
-    return total
+    highest_first: Any = reversed(coefficients)
+    return reduce(lambda total, coefficient: k.add(k.multiply(x, total), coefficient), highest_first)
 
 
 # ── exponentials and logarithms ──────────────────────────────────────────────────────────────────────────────

@@ -76,8 +76,7 @@ def jvp(func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: b
     """
     primals = _listed(inputs)
     tangents = list(map(mg.ones_like, primals)) if v is None else _listed(v)
-    value, tangent = mg.jvp(func, primals, tangents)
-    return value, tangent
+    return mg.jvp(func, primals, tangents)
 
 
 def jacobian(func: Callable[..., Any], inputs: Inputs, create_graph: bool = False, **options: Any) -> Any:
