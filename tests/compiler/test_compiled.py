@@ -306,7 +306,8 @@ def test_results_do_not_depend_on_how_many_threads_there_are(monkeypatch: pytest
 
 def test_small_programs_run_on_the_thread_that_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads.Threads, "reserve", lambda count: pytest.fail("threads for so little"))
-    Device("cpu").kernels.compile(one("exp", X))(np.ones(X.shape, "float32"))
+    small = X._replace(shape=(200, 500))
+    Device("cpu").kernels.compile(one("exp", small))(np.ones(small.shape, "float32"))
 
 
 def test_outputs_are_fresh_memory() -> None:

@@ -40,7 +40,7 @@ from micrograd_cpu.threads import multiplied, ranges_of, together
 
 LAYOUTS: Final = 8
 """Layouts of inputs that a program is compiled for; in any others they are copied first."""
-LARGE: Final = 1_000_000
+LARGE: Final = 750_000
 """Elements, weighed by what is computed of each, from which on a loop is worth a second thread."""
 KEPT: Final = 1 << 20
 """Bytes of an arena that is kept for the next call: to get memory anew costs a fault for each page."""
