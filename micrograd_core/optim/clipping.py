@@ -220,6 +220,21 @@ def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> Non
     assign_all(changes)
 
 
+def _multiplied(gradients: list[Tensor], factor: float) -> tuple[list[Tensor], bool]:
+    """Gradients times a factor, and whether all are finite: by the device's kernel `unscale` at once, if it has one."""
+    kernel: Any = None
+    if len({(g._kernels, g.dtype, g._record is None) for g in gradients}) == 1 and gradients[0]._record is None:
+        k, dtype = gradients[0]._kernels, gradients[0].dtype
+        kernel = k.backend.kernel("unscale") if dtype.kind == "real floating" else None
+    if kernel is not None:
+        handles, found = kernel([g._handle for g in gradients], factor)
+        made = [wrap(Tensor, handle, k, dtype, None) for handle in handles]
+        return made, math.isfinite(wrap(Tensor, found, k, float32, None).item())
+    made = [g * factor for g in gradients]
+    detached = [g.detach() for g in made]
+    return made, all(map(math.isfinite, _norms(detached, 2.0 if _fits_float64(detached) else math.inf)))
+
+
 # ── scaled ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -332,10 +347,10 @@ class GradScaler:
             return
         if any(each is rule for each in self._unscaled):
             raise ValueError("GradScaler: these gradients were already unscaled since the last update()")
-        unscaled = [(p, "_grad", p.grad * (1 / self.factor)) for p in rule.params if p.grad is not None]
-        gradients = [g.detach() for *_, g in unscaled]
-        norms = _norms(gradients, 2.0 if _fits_float64(gradients) else math.inf)
-        finite = all(map(math.isfinite, norms)) and self._finite is not False
+        owners = [p for p in rule.params if p.grad is not None]
+        made, finite = _multiplied([p.grad for p in owners if p.grad is not None], 1 / self.factor)
+        unscaled: list[Any] = [(p, "_grad", g) for p, g in zip(owners, made, strict=True)]
+        finite = finite and self._finite is not False
         assign_all([(self, "_unscaled", [*self._unscaled, rule]), *unscaled, (self, "_finite", finite)])
 
     unscale_ = unscale

@@ -221,6 +221,34 @@ def test_a_scaler_finds_what_is_not_finite_and_nothing_else(dtype: str) -> None:
         assert scaler.step(optim.SGD(params, lr=0.0)) == finite
 
 
+@pytest.mark.parametrize("fault", [1.0, math.inf, math.nan])
+@pytest.mark.parametrize("kind", ["alike", "mixed", "complex", "recorded"])
+def test_a_device_may_unscale_all_gradients_at_once(kind: str, fault: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one real dtype, that are in no graph; others one by one, and each way the numbers are the same."""
+    asked, kernel_of = list[int](), Device("cpu").kernels.backend.kernel
+
+    def unscale(grads: list[Any], factor: float) -> tuple[list[Any], Any]:
+        asked.append(len(grads))
+        made = [(g * factor).astype(g.dtype) for g in grads]
+        return made, np.float32(0 if all(np.isfinite(g).all() for g in made) else math.inf)
+
+    monkeypatch.setattr(
+        Device("cpu").kernels.backend, "kernel", lambda name: unscale if name == "unscale" else kernel_of(name)
+    )
+    dtypes = {"mixed": ["float32", "float64"], "complex": ["complex64"] * 2}.get(kind, ["float32"] * 2)
+    params = [Tensor(np.ones(n), dtype=dtype) for n, dtype in zip((3, 4), dtypes, strict=True)]
+    for p in params:
+        p.grad = Tensor(np.full(p.shape, 8.0 * fault), dtype=p.dtype, requires_grad=kind == "recorded")
+    scaler, rule = GradScaler(4.0), optim.SGD(params, lr=1.0)
+    with np.errstate(invalid="ignore"):  # of complex infinities
+        scaler.unscale(rule)
+    assert asked == ([2] if kind == "alike" else [])
+    for p in params:
+        assert p.grad is not None
+        np.testing.assert_array_equal(p.grad.detach().numpy().real, 2.0 * fault)
+    assert scaler.step(rule) == math.isfinite(fault)
+
+
 def test_a_scaler_goes_on_from_its_state() -> None:
     w = Tensor([1.0])
     rule = optim.SGD([w], lr=0.5)

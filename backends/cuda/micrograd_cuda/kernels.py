@@ -323,7 +323,7 @@ class Updates(Kernels):
 
     def table(self) -> dict[str, Kernel]:
         """By what the core calls them, as they are no operations."""
-        return {"sgd_step": self.sgd, "adam_step": self.adam}
+        return {"sgd_step": self.sgd, "adam_step": self.adam, "unscale": self.unscale}
 
     def _step(self, family: str, params: list[Any], grads: list[Any], states: list[list[Any]],
               hyper: tuple[Any, ...]) -> tuple[list[Any], ...]:  # fmt: skip
@@ -367,3 +367,9 @@ class Updates(Kernels):
         """New parameters and moments. `step` and `eps` hold the bias corrections."""
         hyper = tuple(map(float, (step, *betas, eps, weight_decay, shrink)))
         return self._step("adam", params, grads, [firsts, seconds], hyper)
+
+    def unscale(self, grads: list[Any], factor: float) -> tuple[list[Any], Any]:
+        """Gradients times a factor, and a number that is infinite where any of these is not finite."""
+        found = self.xp.zeros((), dtype=self.xp.float32)
+        (made,) = self._step("unscale", grads, grads, [], (found, float(factor)))
+        return made, found

@@ -111,6 +111,7 @@ inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y)
     return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
 }
 template <class A> A atomicAdd(A* to, A value) { const A old = *to; *to += value; return old; }
+template <class A> A atomicOr(A* to, A value) { const A old = *to; *to |= value; return old; }
 
 inline float from_bits(unsigned x) { float out; std::memcpy(&out, &x, 4); return out; }
 inline unsigned to_bits(float x) { unsigned out; std::memcpy(&out, &x, 4); return out; }

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, random, set_matmul_precision
+from micrograd_core import Device, GradScaler, Tensor, autocast, jit, nn, no_grad, optim, random, set_matmul_precision
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.tools.cli import main
@@ -700,3 +700,26 @@ def test_every_command_about_a_model_works_here(tmp_path: Path, capsys: pytest.C
         "reference",
         *["agrees"] * 3,
     ]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("fault", [None, np.inf, -np.inf, np.nan])
+def test_gradients_are_unscaled_and_looked_at_in_one_launch(dtype: str, fault: float | None, gpu: Device) -> None:
+    """48 at a time; and one number is read."""
+    rng, shapes = np.random.default_rng(0), [(3, 5), (4097,), (), (0, 2), (7,)] * 12
+    parameters = [Tensor(np.zeros(shape), dtype=dtype, device=gpu) for shape in shapes]
+    for i, p in enumerate(parameters):
+        drawn = rng.normal(size=p.shape) * 100
+        if fault is not None and i == 51:
+            drawn.reshape(-1)[4096] = fault
+        p.grad = Tensor(drawn, dtype=dtype, device=gpu).detach()
+    before = [p.grad.astype("float64").numpy() for p in parameters]
+    scaler, rule = GradScaler(64.0), optim.SGD(parameters, lr=1.0)
+    boot = importlib.import_module("emulated_cuda.boot")
+    lines = [line.split()[0] for line in boot.recorded(lambda: scaler.unscale(rule))]
+    launches = [line for line in lines if line.startswith(("micrograd", "cupy"))]
+    assert len(launches) == 2, launches
+    assert all("unscale" in line for line in launches)
+    for p, x in zip(parameters, before, strict=True):
+        np.testing.assert_array_equal(p.grad.astype("float64").numpy(), x / 64)
+    assert scaler.step(rule) is (fault is None)

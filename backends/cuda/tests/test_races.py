@@ -174,4 +174,5 @@ def test_no_family_of_kernels_has_races(monkeypatch: pytest.MonkeyPatch) -> None
     k["standardize"](numbers(runtime, (16, 4, 64, 64), "float32"), axis=(0, 2, 3), eps=1e-5)
     rule = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
     k["sgd_step"]([x], [x.copy()], [x.copy()], **rule)
+    k["unscale"]([x, many * np.float32("inf")], 0.5)
     assert {unit.family for unit in runtime._bound} == set(units.FAMILIES)

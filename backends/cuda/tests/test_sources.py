@@ -145,7 +145,7 @@ def other_units(dtype: str) -> Iterator[Unit]:
                     yield geometry.instance(name, launch, element, planes)
         elif family.file not in ("elementwise", "rows", "reductions", "attention") and name not in (*UNTYPED, *KEYED):
             index = ["Long"] if name == "gather" else []
-            packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam") else []
+            packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam", "unscale") else []
             yield Unit(name, (element, *index, *packs))
     for key in ("int", "Long"):
         yield Unit("add_segments", (element, key, str(16 // itemsize)))

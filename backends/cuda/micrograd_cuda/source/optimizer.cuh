@@ -115,3 +115,21 @@ KERNEL void adam(
         set<T>(table.result[k], part, p);
     });
 }
+
+// Gradients times a factor. `found` is 0 before, and infinite where one of them is not finite; `fresh` says nothing here.
+template <class T, int V>
+KERNEL void unscale(const Table& table, float* found, double factor, Long fresh) {
+    typedef Wide<T> A;
+    for_each_part<V>(table, [&](const auto& part) {
+        A g[V];
+        get<T>(table.gradient[part.tensor], part, g);
+        bool finite = true;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            g[v] *= static_cast<A>(factor);
+            finite = finite && g[v] - g[v] == 0;
+        }
+        if (!finite) atomicOr(reinterpret_cast<unsigned*>(found), 0x7F800000u);
+        set<T>(table.result[part.tensor], part, g);
+    });
+}
