@@ -32,21 +32,24 @@ TILES: dict[str, dict[int, list[tuple[int, ...]]]] = {
 
 
 class Case(NamedTuple):
-    """Heads of equal numbers of targets and sources."""
+    """Heads of so many sources, and as many targets, or a few: one is the next word of a text."""
 
     batch: int
     heads: int
     length: int
     features: int
     causal: bool
+    few: int = 0
 
     @property
     def work(self) -> float:
         """Operations of the result."""
-        return 4 * self.batch * self.heads * self.length**2 * self.features / (2 if self.causal else 1)
+        pairs = self.length * (self.few or self.length)
+        return 4 * self.batch * self.heads * pairs * self.features / (2 if self.causal else 1)
 
     def __str__(self) -> str:
-        return f"{self.batch} x {self.heads} x {self.length} x {self.features}{' causal' * self.causal}"
+        few = f", targets {self.few}" if self.few else ""
+        return f"{self.batch} x {self.heads} x {self.length} x {self.features}{' causal' * self.causal}{few}"
 
 
 FULL = (
@@ -54,8 +57,10 @@ FULL = (
     Case(4, 16, 2048, 64, True),
     Case(4, 16, 2048, 128, False),
     Case(1, 16, 8192, 64, True),
+    Case(1, 12, 1024, 64, False, 1),
+    Case(8, 32, 4096, 128, False, 1),
 )
-SMALL = Case(1, 2, 70, 64, True), Case(1, 1, 70, 128, False)
+SMALL = Case(1, 2, 70, 64, True), Case(1, 1, 70, 128, False), Case(1, 2, 70, 64, False, 1)
 
 
 class Timer:
@@ -134,8 +139,9 @@ def torchs(case: Case, dtype: str) -> tuple[Run, Run, Callable[[], list[Any]]]:
 
 def numbers(case: Case) -> list[Any]:
     """Query, key, value and the cotangent."""
-    rng, shape = np.random.default_rng(0), (case.batch, case.heads, case.length, case.features)
-    return [rng.standard_normal(shape, "float32") for _ in range(4)]
+    rng, targets = np.random.default_rng(0), case.few or case.length
+    lengths = targets, case.length, case.length, targets
+    return [rng.standard_normal((case.batch, case.heads, n, case.features), "float32") for n in lengths]
 
 
 @contextmanager
