@@ -19,7 +19,7 @@ from micrograd_cuda.units import RESULT, Unit
 FEWEST: Final = 16
 """Targets of a head from which on a block has many of them, and all sources."""
 BLOCKS: Final = 264
-"""Of few targets, where there are sources for so many: two for each multiprocessor of an H100."""
+"""Of few targets: two for each multiprocessor of an H100. Of eight times as many targets products are as good."""
 MOST: Final = 128
 """Features that kernels take."""
 ROWS: Final = 128
@@ -70,9 +70,10 @@ class Attention(Kernels):
         (targets, features), dtype, runtime = query.shape[-2:], query.dtype, self.runtime
         fits = key.dtype == value.dtype == dtype and all(map(self._fits, (query, key, value))) and 0 < scale < math.inf
         fits = fits and (is_number(mask) or name_of(mask.dtype) in ("bool", name_of(dtype)))
-        if not fits or features % 8 or features > MOST or value.shape[-1] != features:
-            return None
         batch = broadcast_shapes("attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        takes = targets >= FEWEST or math.prod(batch) * targets <= 8 * BLOCKS
+        if not fits or not takes or features % 8 or features > MOST or value.shape[-1] != features:
+            return None
         out = self._like(query, batch)
         sums = runtime.empty((math.prod(batch), geometry.ceil_div(targets, ROWS) * ROWS), self.xp.float32)
         more = (query, key, value, out) * 2, mask, is_causal, scale  # of the gradients nothing is read

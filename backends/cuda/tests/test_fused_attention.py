@@ -156,6 +156,16 @@ def test_few_targets_share_their_sources_between_blocks(
     compare(of, made)
 
 
+def test_few_targets_of_very_many_heads_are_composed(
+    gpu: Device, monkeypatch: pytest.MonkeyPatch, launches: Callable[[Any], list[str]]
+) -> None:
+    """There are blocks enough then, and each would leave a row of float32."""
+    monkeypatch.setattr(attention, "FEWEST", 16)
+    for count, kernels in ((2112, 2), (2113, 0)):
+        xs = [tensor(np.random.default_rng(i).normal(size=(count, 1, 8)), "float16", gpu) for i in range(3)]
+        assert len(launches(lambda xs=xs: attend(*xs))) == kernels
+
+
 @pytest.mark.parametrize("seed", range(400 if ALL else 12))
 def test_the_result_and_its_gradients(seed: int, gpu: Device, launches: Callable[[Any], list[str]]) -> None:
     """Three times: as decided, as recorded, and by plan; the same bits each time."""
