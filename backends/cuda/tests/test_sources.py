@@ -80,7 +80,7 @@ def row_units(dtype: str) -> Iterator[Unit]:
 
 def attention_units(dtype: str) -> Iterator[Unit]:
     """Of few features and of most, masked and causal; of many targets and of few."""
-    for mask, causal, width in itertools.product(("", "Bool", ELEMENT[dtype]), ("true", "false"), ("8", "64", "128")):
+    for mask, causal, width in (("", "true", "8"), ("Bool", "false", "64"), (ELEMENT[dtype], "true", "128")):
         facts = ELEMENT[dtype], mask or ELEMENT[dtype], str(bool(mask)).lower(), causal, width
         if geometry.ITEMSIZE[dtype] == 2:
             yield Unit("attention_of_few", facts, 128)
