@@ -89,7 +89,7 @@ def called(used: Container[int], step: Step, operands: tuple[Any, ...]) -> bool:
     return alone or not of_rows(x, axis) or (few and math.prod(x.shape) < FILLED * LONG // BLOCK)
 
 
-def with_sums(program: Program) -> Program:
+def with_compositions(program: Program) -> Program:
     """Means of rows become sums, which nests compute, as they do what is set at one place of an axis.
 
     Means of columns and planes are there once `var` has been.
@@ -192,7 +192,7 @@ class Programs(Planned):
     """A program as a function of its input handles. `before` is told which output is made next; -1 says none."""
 
     def __init__(self, backend: Any, program: Program, before: Callable[[int], None]) -> None:
-        found = with_halves(optimized(with_sums(program), covers, backend.own), backend.dtypes)
+        found = with_halves(optimized(with_compositions(program), covers, backend.own), backend.dtypes)
         super().__init__(backend, with_more(found, backend.dtypes), partial(contiguous, backend.runtime))
         self.before, self.runtime = before, backend.runtime
 

@@ -723,3 +723,11 @@ def test_gradients_are_unscaled_and_looked_at_in_one_launch(dtype: str, fault: f
     for p, x in zip(parameters, before, strict=True):
         np.testing.assert_array_equal(p.grad.astype("float64").numpy(), x / 64)
     assert scaler.step(rule) is (fault is None)
+
+
+@pytest.mark.parametrize("number", [60000.0, -60000.0])
+def test_what_becomes_infinite_where_a_scale_is_below_one_is_found(number: float, gpu: Device) -> None:
+    p = Tensor(np.zeros(9), dtype="float16", device=gpu)
+    p.grad = Tensor(np.full(9, number), dtype="float16", device=gpu).detach()
+    assert not GradScaler(0.5).step(optim.SGD([p], lr=1.0))
+    assert p.tolist() == [0.0] * 9

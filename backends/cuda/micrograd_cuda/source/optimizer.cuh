@@ -126,7 +126,7 @@ KERNEL void unscale(const Table& table, float* found, double factor, Long fresh)
         bool finite = true;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            g[v] *= static_cast<A>(factor);
+            g[v] = widen(narrowed<T>(g[v] * static_cast<A>(factor)));  // which may be infinite only then
             finite = finite && g[v] - g[v] == 0;
         }
         if (!finite) atomicOr(reinterpret_cast<unsigned*>(found), 0x7F800000u);
