@@ -276,18 +276,16 @@ def cases(
             special = any(operand.kind for operand in arrays)  # repeating a column makes a matrix singular
             layouts = list(LAYOUTS)[: -1 if special else None] if any(x.shape for x in arrays) else ["contiguous"]
             for turn, dtype in enumerate(_dtypes(op, sample, dtypes, capabilities)):
-                if floating_only and not DTYPES[dtype].is_floating:
-                    continue
-                if floating_only and sample.params.get("dtype", dtype) not in dtypes:
+                if floating_only and not (DTYPES[dtype].is_floating and sample.params.get("dtype", dtype) in dtypes):
                     continue
                 full = dtype in (WIDEST & set(dtypes) or IN_FULL) if floating_only else dtype in IN_FULL
                 full = full and (native is None or native(op.name))
                 tied = floating_only and dtype in ROUNDING  # a definition has no derivative where max finds equals
-                own = {operand.dtype for i, operand in enumerate(sample.operands) if isinstance(operand, Array)}
+                whole = full and {operand.dtype for operand in arrays} <= {"", dtype}
                 for place, layout in enumerate(layouts):
                     if layout == "broadcast" and tied:
                         continue
-                    if (full and own <= {"", dtype}) or place in (0, 1 + (number + turn) % (len(LAYOUTS) - 1)):
+                    if whole or place in (0, 1 + (number + turn) % (len(LAYOUTS) - 1)):
                         yield Case(op, number, dtype, layout)
 
 
@@ -314,13 +312,9 @@ def _dtypes(op: Op, sample: Sample, dtypes: Collection[str], capabilities: Colle
         return []
     own = [x for i, x in operands if i not in op.separate]
     said = {x.dtype for x in own}
-    found = []
-    for name in DTYPES:
-        if name not in dtypes or (DTYPES[name].is_complex and "complex" not in capabilities):
-            continue
-        if all(_holds(name, x, op) for x in own) and (_accepts(op, sample, name) or name in said):
-            found.append(name)
-    return found
+    had = [name for name in DTYPES if name in dtypes and ("complex" in capabilities or not DTYPES[name].is_complex)]
+    fitting = [name for name in had if all(_holds(name, x, op) for x in own)]
+    return [name for name in fitting if _accepts(op, sample, name) or name in said]
 
 
 def _holds(dtype: str, operand: Array, op: Op) -> bool:

@@ -213,33 +213,31 @@ def groups(failures: list[Failure], passed: set[str], provided: dict[str, str]) 
     First what a device's own kernels do wrong, then what is composed of them; and values before gradients, which follow
     from them. Of two groups alike in that, the larger one.
     """
-    found: dict[tuple[str, str], list[Failure]] = {}
-    ranks: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, float, str], list[Failure]] = {}
     subjects: dict[str, set[str]] = {}
     for failure in failures:
         subjects.setdefault(cause(failure.message)[1], set()).add(failure.subject)
     for failure in failures:
         rank, words = cause(failure.message)
         spread = len(subjects[words]) if rank == COMPLAINT else 0
-        key = f"{spread} operations" if spread > MANY else failure.subject, words
+        key = f"{spread} operations" if spread > MANY else failure.subject, rank, words
         found.setdefault(key, []).append(failure)
-        ranks[key] = rank
 
-    def place(key: tuple[str, str]) -> tuple[Any, ...]:
-        subject = key[0]
+    def place(group: tuple[tuple[str, float, str], list[Failure]]) -> tuple[Any, ...]:
+        (subject, rank, _), alike = group
         borrowed = provided.get(subject, "native") != "native"
-        return ranks[key] >= 3, borrowed, ranks[key], -len(found[key]), subject
+        return rank >= 3, borrowed, rank, -len(alike), subject
 
     return [
         {
             "about": subject,
-            "cause": words + _only(found[subject, words], subject, passed),
-            "tests": len(found[subject, words]),
-            "example": found[subject, words][0].test,
-            "names": [failure.test for failure in found[subject, words]],
-            "message": found[subject, words][0].message[:300],
+            "cause": words + _only(alike, subject, passed),
+            "tests": len(alike),
+            "example": alike[0].test,
+            "names": [failure.test for failure in alike],
+            "message": alike[0].message[:300],
         }
-        for subject, words in sorted(found, key=place)
+        for (subject, _, words), alike in sorted(found.items(), key=place)
     ]
 
 
