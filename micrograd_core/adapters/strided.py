@@ -324,8 +324,7 @@ class StridedBackend:
         -------
         Strided
         """
-        others = tuple(each for each in range(len(x.shape)) if each != axis)
-        order = (*others, axis)
+        order = (*(each for each in range(len(x.shape)) if each != axis), axis)
         moved = x.view(x.layout.permute(order))
         shape = (*moved.shape[:-1], moved.shape[-1] + include_initial)
         out = self.empty(shape, dtype or self._result(name, x.dtype))

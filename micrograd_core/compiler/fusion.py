@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.compiler.assembly import Assembly
@@ -101,10 +101,8 @@ class Group:
 
     def halves(self) -> tuple[Group, Group]:
         """The first steps, up to half of the length, and the others."""
-        total, lengths = 0, list[int]()
-        for node in self.nodes:
-            lengths.append(total := total + length(node.op))
-        middle = max(1, bisect(lengths, total // 2))
+        lengths = [*accumulate(length(node.op) for node in self.nodes)]
+        middle = max(1, bisect(lengths, lengths[-1] // 2))
         found = Group(self.shape), Group(self.shape)
         for half, nodes in zip(found, (self.nodes[:middle], self.nodes[middle:]), strict=True):
             half.nodes, half.rows = nodes, {id(node) for node in nodes} & self.rows

@@ -81,9 +81,7 @@ class Language(NamedTuple):
         if name == "pow" and dtype.is_integer:  # of a negative exponent the kernel says that there is no such power
             exponent = operands[1]
             return dtype.kind == "unsigned integer" if hasattr(exponent, "shape") else 0 <= int(exponent) < 2**31
-        if name in self.primitives(dtype):
-            return True
-        if name == "floor" and dtype.is_integer:
+        if name in self.primitives(dtype) or (name == "floor" and dtype.is_integer):
             return True
         return name in ANY or (name in ARITHMETIC and dtype is not bool_) or (name in BITWISE and not dtype.is_floating)
 

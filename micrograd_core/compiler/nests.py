@@ -236,19 +236,17 @@ def _text(nest: Nest) -> str:
     rows, inner = counters[: len(nest.kept)], counters[len(nest.kept) :]
     names = [f"{buffer.role}{i}" for i, buffer in enumerate(nest.buffers)]
     given = [f"{name}: {buffer.dtype}[{buffer.size!r}]" for name, buffer in zip(names, nest.buffers, strict=True)]
-    lines = [f"nest({', '.join(given)})"]
-    depth = 1
-    for counter, length in zip(rows, nest.kept, strict=True):
-        lines.append("    " * depth + f"for {counter} < {length!r}:")
-        depth += 1
+    lines = [f"nest({', '.join(given)})", *_loops(rows, nest.kept, 1)]
     for part in nest.parts:
-        at = depth
-        if part.inner:
-            for counter, length in zip(inner, nest.reduced, strict=True):
-                lines.append("    " * at + f"for {counter} < {length!r}:")
-                at += 1
-        lines += ["    " * at + _line(line, names, counters) for line in part.lines]
+        depth = 1 + len(counters if part.inner else rows)
+        lines += _loops(inner, nest.reduced, 1 + len(rows)) if part.inner else []
+        lines += ["    " * depth + _line(line, names, counters) for line in part.lines]
     return "\n".join(lines)
+
+
+def _loops(counters: Sequence[str], lengths: Sequence[int], depth: int) -> list[str]:
+    pairs = enumerate(zip(counters, lengths, strict=True), depth)
+    return ["    " * at + f"for {counter} < {length!r}:" for at, (counter, length) in pairs]
 
 
 def _line(line: Line, names: Sequence[str], counters: Sequence[str]) -> str:
@@ -267,7 +265,6 @@ def _line(line: Line, names: Sequence[str], counters: Sequence[str]) -> str:
 
 def _place(place: Place, counters: Sequence[str]) -> str:
     found = [repr(place.offset)] if place.offset else []
-    for stride, counter in zip(place.strides, counters, strict=True):
-        if stride:
-            found.append(counter if stride == 1 else f"{stride!r}*{counter}")
+    pairs = zip(place.strides, counters, strict=True)
+    found += [counter if stride == 1 else f"{stride!r}*{counter}" for stride, counter in pairs if stride]
     return " + ".join(found) or "0"
