@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial, reduce
 from typing import Any, Final, NamedTuple
 
 from micrograd_core import dtypes, layout
@@ -175,9 +176,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     strong = [_dtype_of(x) for x in arrays_and_dtypes if not any(x is each for each in weak)]
     if not strong:
         raise DTypeError("result_type: at least one tensor or dtype is needed beside Python numbers, which are weak")
-    result = strong[0]
-    for each in strong[1:]:
-        result = promote("result_type", result, each)
+    result = reduce(partial(promote, "result_type"), strong)
     for number in weak:
         result = dtypes.beside(number, result)
         if isinstance(number, complex) and result in dtypes.COMPLEX_OF:

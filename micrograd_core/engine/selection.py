@@ -85,10 +85,7 @@ class Selection(NamedTuple):
 
     def arranged(self, x: T) -> T:
         """The view of `x`, its axes in order, those that have arrays made one."""
-        y = apply_single(GETITEM, x, {"key": self.view})
-        if self.order != tuple(range(len(self.order))):
-            y = apply_single(TABLE["permute_dims"], y, {"axes": self.order})
-        return _reshaped(y, self.shape)
+        return _reshaped(_permuted(apply_single(GETITEM, x, {"key": self.view}), self.order), self.shape)
 
     def read(self, x: T) -> T:
         """``x[key]``."""
@@ -100,10 +97,8 @@ class Selection(NamedTuple):
         operands = y, self.indices, value
         y = apply(record, operands, record.parameters(*operands, axis=self.axis))
         lengths = Layout.contiguous(x.shape).index(self.view).shape
-        y = _reshaped(y, tuple(lengths[axis] for axis in self.order))
-        if self.order != tuple(range(len(self.order))):
-            back = tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
-            y = apply_single(TABLE["permute_dims"], y, {"axes": back})
+        back = tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
+        y = _permuted(_reshaped(y, tuple(lengths[axis] for axis in self.order)), back)
         return y if y.shape == x.shape and _is_whole(self.view) else apply(SCATTER, (x, y), {"key": self.view})
 
 
@@ -136,6 +131,10 @@ def _positions(entry: Any, shape: Shape, axis: int) -> list[tuple[int, Any]]:
     columns = [resolve_key((slice(None), each), found.shape) for each in range(found.shape[1])]
     taken = [apply_single(GETITEM, found, {"key": key}) for key in columns]
     return list(zip(lengths or (1,), taken, strict=True))
+
+
+def _permuted(x: T, axes: Shape) -> T:
+    return x if axes == tuple(range(len(axes))) else apply_single(TABLE["permute_dims"], x, {"axes": axes})
 
 
 def _reshaped(x: T, shape: Shape) -> T:

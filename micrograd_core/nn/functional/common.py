@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, Final
 
 from micrograd_core.array.documentation import docstring, parameters
@@ -82,11 +83,20 @@ def of_rank(text: str | None, rank: int) -> str:
     return re.sub(r"\((\d+, \d+), (\d+), \2\)", lambda m: f"({m[1]}, {', '.join([m[2]] * rank)})", named)
 
 
-def named(function: Callable[..., Any], name: str, rank: int) -> Callable[..., Any]:
-    """A function over `rank` axes that another function made: its public name, and its docstring over so many axes."""
+def over_axes(function: Callable[..., Any], name: str, rank: int) -> Callable[..., Any]:
+    """A function of an input (batch, channels, *spatial) that another function made, with its public name.
+
+    Its docstring speaks of `rank` spatial axes, and an input may come without a batch: then so does the result.
+    """
     function.__name__ = function.__qualname__ = name
     function.__doc__ = of_rank(function.__doc__, rank)
-    return function
+
+    @wraps(function)
+    def called(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        x, absent = with_batch(name, input, rank)
+        return without_batch(function(x, *args, **kwargs), absent)
+
+    return called
 
 
 # ── arguments and results ────────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
-from micrograd_core.nn.functional.common import T, named, of_operations, publish, with_batch, without_batch
+from micrograd_core.nn.functional.common import T, of_operations, over_axes, publish, with_batch
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.network.windows import Windows
 from micrograd_core.random import uniform
@@ -100,9 +100,7 @@ def _family(rank: int) -> dict[str, Callable[..., Tensor]]:
         >>> y.shape
         (1, 1, 8, 8)
         """
-        x, absent = with_batch(name, input, rank)
-        given = {"stride": stride, "dilation": dilation, "padding": padding, "groups": groups}
-        return without_batch(T[name](x, weight, bias, **given), absent)
+        return T[name](input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
     def conv_transpose(
         input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
@@ -144,11 +142,10 @@ def _family(rank: int) -> dict[str, Callable[..., Tensor]]:
         >>> y.shape
         (1, 1, 16, 16)
         """
-        x, absent = with_batch(opposite, input, rank)
         given = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
-        return without_batch(T[opposite](x, asarray(weight), bias, groups=groups, **given), absent)
+        return T[opposite](input, asarray(weight), bias, groups=groups, **given)
 
-    return {name: named(conv, name, rank), opposite: named(conv_transpose, opposite, rank)}
+    return {name: over_axes(conv, name, rank), opposite: over_axes(conv_transpose, opposite, rank)}
 
 
 MADE = {name: function for rank in (1, 2, 3) for name, function in _family(rank).items()}
@@ -317,11 +314,6 @@ publish(globals())
 def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
     """The poolings over `rank` axes."""
 
-    def pooled(name: str, input: Any, operation: str, *args: Any, **params: Any) -> Any:
-        """What an operation gives, without the batch if there was none."""
-        x, absent = with_batch(f"{name}{rank}d", input, rank)
-        return without_batch(T[operation](x, *args, **params), absent)
-
     def max_pool(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
         ceil_mode: bool = False, return_indices: bool = False,
@@ -361,15 +353,13 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         """
         name, given = f"max_pool{rank}d", {"padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
         if return_indices:
-            return pooled("max_pool", input, "max_pool_with_indices", kernel_size, stride=stride, **given)
-        x, absent = with_batch(name, input, rank)
-        windows = Windows.of(name, x, kernel_size, stride, **given)
-        around = windows.padding
+            return T["max_pool_with_indices"](input, kernel_size, stride=stride, **given)
+        windows = Windows.of(name, input, kernel_size, stride, **given)
+        x, around = input, windows.padding
         if any(windows.beyond):
             widths = [(p, p + more) for p, more in zip(around, windows.beyond, strict=True)]
             x, around = T["pad"](x, [(0, 0), (0, 0), *widths], constant_values=-math.inf), (0,) * rank
-        found = T[name](x, windows.kernel, stride=windows.stride, padding=around, dilation=windows.dilation)
-        return without_batch(found, absent)
+        return T[name](x, windows.kernel, stride=windows.stride, padding=around, dilation=windows.dilation)
 
     def max_pool_with_indices(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -446,13 +436,12 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         (1, 1, 8, 8)
         """
         name = f"max_unpool{rank}d"
-        x, absent = with_batch(name, input, rank)
         places = with_batch(name, indices, rank)[0]
         given = {"kernel_size": kernel_size, "stride": kernel_size if stride is None else stride, "padding": padding}
         axes = (per_axis(name, what, value, rank, 0) for what, value in given.items())
-        size = tuple((n - 1) * s + k - 2 * p for n, k, s, p in zip(x.shape[2:], *axes, strict=True))
+        size = tuple((n - 1) * s + k - 2 * p for n, k, s, p in zip(input.shape[2:], *axes, strict=True))
         size = size if output_size is None else tuple(output_size)[-rank:]
-        return without_batch(T["max_unpool"](x, places, size), absent)
+        return T["max_unpool"](input, places, size)
 
     def avg_pool(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
@@ -494,12 +483,11 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         (1, 1, 4, 4)
         """
         name = f"avg_pool{rank}d"
-        x, absent = with_batch(name, input, rank)
-        kernel, steps, around, _, _, beyond = Windows.of(name, x, kernel_size, stride, padding, 1, ceil_mode)
+        kernel, steps, around, _, _, beyond = Windows.of(name, input, kernel_size, stride, padding, 1, ceil_mode)
         if divisor_override is None and not any(beyond) and (count_include_pad or not any(around)):
-            return without_batch(T[name](x, kernel, stride=steps, padding=around), absent)
+            return T[name](input, kernel, stride=steps, padding=around)
         given = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "divisor_override": divisor_override}
-        return without_batch(T["padded_avg_pool"](x, kernel, stride=steps, padding=around, **given), absent)
+        return T["padded_avg_pool"](input, kernel, stride=steps, padding=around, **given)
 
     def avg_pool_of_one(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
@@ -575,7 +563,7 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         >>> y.shape
         (1, 1, 4, 4)
         """
-        return pooled("lp_pool", input, "lp_pool", norm_type, kernel_size, stride=stride, ceil_mode=ceil_mode)
+        return T["lp_pool"](input, norm_type, kernel_size, stride=stride, ceil_mode=ceil_mode)
 
     def adaptive_avg_pool(input: Tensor, output_size: Any) -> Tensor:
         """The means of windows that cover the input evenly.
@@ -606,7 +594,7 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         >>> y.shape
         (1, 1, 4, 4)
         """
-        return pooled("adaptive_avg_pool", input, "adaptive_avg_pool", output_size)
+        return T["adaptive_avg_pool"](input, output_size)
 
     def adaptive_max_pool(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
         """The maxima of windows that cover the input evenly.
@@ -639,7 +627,7 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         >>> y.shape
         (1, 1, 4, 4)
         """
-        found = pooled("adaptive_max_pool", input, "adaptive_max_pool_with_indices", output_size)
+        found: Any = T["adaptive_max_pool_with_indices"](input, output_size)
         return found if return_indices else found[0]
 
     def adaptive_max_pool_with_indices(
@@ -716,18 +704,15 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
         >>> y.shape
         (1, 1, 4, 4)
         """
-        name = f"fractional_max_pool{rank}d"
-        x, absent = with_batch(name, input, rank)
         if (output_size is None) is (output_ratio is None):
-            raise ValueError(f"{name}: give either output_size or output_ratio")
+            raise ValueError(f"fractional_max_pool{rank}d: give either output_size or output_ratio")
         if output_size is None:
             ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * rank
-            output_size = tuple(int(n * ratio) for n, ratio in zip(x.shape[2:], ratios, strict=True))
+            output_size = tuple(int(n * ratio) for n, ratio in zip(input.shape[2:], ratios, strict=True))
         drawn: Any = _random_samples
         if drawn is None:
-            drawn = uniform((*x.shape[:2], rank), dtype=x.dtype, device=x.device)
-        found = T["fractional_max_pool_with_indices"](x, asarray(drawn), kernel_size, output_size)
-        found = without_batch(found, absent)
+            drawn = uniform((*input.shape[:2], rank), dtype=input.dtype, device=input.device)
+        found: Any = T["fractional_max_pool_with_indices"](input, asarray(drawn), kernel_size, output_size)
         return found if return_indices else found[0]
 
     def fractional_max_pool_with_indices(
@@ -777,7 +762,7 @@ def _poolings(rank: int) -> dict[str, Callable[..., Any]]:
     ]  # fmt: skip
     found += [fractional_max_pool, fractional_max_pool_with_indices] if rank > 1 else []
     names = [each.__name__.removesuffix("_of_one").replace("pool", f"pool{rank}d") for each in found]
-    return {name: named(each, name, rank) for name, each in zip(names, found, strict=True)}
+    return {name: over_axes(each, name, rank) for name, each in zip(names, found, strict=True)}
 
 
 MADE |= {name: function for rank in (1, 2, 3) for name, function in _poolings(rank).items()}

@@ -24,7 +24,14 @@ def _shorten(indices: Tensor, weight: Tensor, max_norm: float, norm_type: float)
     weight.data = T["where"](too_long, weight.detach() * (max_norm / (lengths + 1e-7)), weight.detach())
 
 
-def _rows(name: str, indices: Tensor, weight: Tensor, padding: int | None, by_frequency: bool, sparse: bool) -> Tensor:
+def _rows(
+    name: str, indices: Tensor, weight: Tensor, padding_idx: int | None, max_norm: float | None, norm_type: float,
+    by_frequency: bool, sparse: bool,
+) -> tuple[Tensor, int | None]:  # fmt: skip
+    """The rows that are named, and the row of the padding, counted from the first."""
+    padding = check_padding(name, padding_idx, weight.shape[0])
+    if max_norm is not None:
+        _shorten(indices, weight, max_norm, norm_type)
     if sparse:
         raise ValueError(f"{name}: gradients are dense; leave sparse=False")
     rows = T["embedding"](indices, weight)
@@ -34,7 +41,7 @@ def _rows(name: str, indices: Tensor, weight: Tensor, padding: int | None, by_fr
         rows = rows * share + (rows * (1 - share)).detach()
     if padding is not None:
         rows = T["where"]((indices == padding).expand_dims(-1), rows.detach(), rows)
-    return rows
+    return rows, padding
 
 
 def embedding(
@@ -79,10 +86,7 @@ def embedding(
             [0., 0., 1.]])
     """
     indices, table = asarray(input), asarray(weight)
-    padding = check_padding("embedding", padding_idx, table.shape[0])
-    if max_norm is not None:
-        _shorten(indices, table, max_norm, norm_type)
-    return _rows("embedding", indices, table, padding, scale_grad_by_freq, sparse)
+    return _rows("embedding", indices, table, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)[0]
 
 
 def embedding_bag(
@@ -147,10 +151,8 @@ def embedding_bag(
             f"embedding_bag: the input is 2-d, or 1-d with offsets; got shape {indices.shape} and offsets {offsets}"
         )
     flat = indices.reshape(-1)
-    padding = check_padding("embedding_bag", padding_idx, table.shape[0])
-    if max_norm is not None:
-        _shorten(flat, table, max_norm, norm_type)
-    rows = _rows("embedding_bag", flat, table, padding, scale_grad_by_freq, sparse)
+    shortened = max_norm, norm_type
+    rows, padding = _rows("embedding_bag", flat, table, padding_idx, *shortened, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
     return T["bags"](rows, starts, None if padding is None else flat != padding, mode=mode)

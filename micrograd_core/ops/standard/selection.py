@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.dtypes import int64
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import reduced_shape, resolve_axis
+from micrograd_core.layout import Shape, reduced_shape, resolve_axis
 from micrograd_core.ops.batching import composed
 from micrograd_core.ops.core.reductions import lane
 from micrograd_core.ops.record import ANY, FLOATING, INTEGER, NUMERIC, REAL, SAME, Array, Handle, Op, Sample, Table
@@ -37,10 +37,11 @@ def _gather_parameters(x: Any, index: Any, /, axis: int) -> dict[str, Any]:
     return {"axis": _fitting("gather", x, index, axis)}
 
 
-def _gather(k: Table, x: Handle, index: Handle, *, axis: int) -> Handle:
-    for each, n in enumerate(index.shape):
-        x = x if each == axis or n == x.shape[each] else cut(k, x, each, 0, n)
-    return k.take_along_axis(x, index, axis=axis)
+def _beginning(k: Table, x: Handle, shape: Shape, but: int = -1) -> Handle:
+    """The first elements of `x` along each axis but one, as many as `shape` has."""
+    for axis, length in enumerate(shape):
+        x = x if axis == but or length == x.shape[axis] else cut(k, x, axis, 0, length)
+    return x
 
 
 UPDATES: Final = {"sum": "index_add", "prod": "index_multiply", "amax": "index_max", "amin": "index_min"}
@@ -66,11 +67,7 @@ def _scatter_parameters(
 
 def _scatter_reduce(k: Table, x: Handle, index: Any, src: Any, *, axis: int, reduce: str, include_self: bool) -> Handle:
     dtype, size = k.dtype(x), math.prod(index.shape)
-    values: Any = src
-    if not is_scalar(src):
-        for each, n in enumerate(index.shape):
-            values = values if n == values.shape[each] else cut(k, values, each, 0, n)
-        values = k.reshape(values, shape=(size,))
+    values = src if is_scalar(src) else k.reshape(_beginning(k, src, index.shape), shape=(size,))
     values = as_tensor(k, values, x, (size,))
     index = k.astype(index, dtype=int64)
     along = [index if each == axis else positions(k, index, each) for each in range(len(x.shape))]
@@ -178,7 +175,7 @@ OPS = (
         parameters=_gather_parameters,
         accepts=(ANY, INTEGER),
         separate=(1,),
-        compose=_gather,
+        compose=lambda k, x, index, *, axis: k.take_along_axis(_beginning(k, x, index.shape, axis), index, axis=axis),
         samples=(Sample((3, 4), _PLACES, axis=1), Sample((4, 2), Array((5, 1), -4, 4, "int64"), axis=0)),
     ),
     Op(
