@@ -603,33 +603,6 @@ class Methods(Operators):
         at = resolve_axis("slice", dim, self.ndim)
         return self[(*(slice(None),) * at, slice(start, stop, step))]
 
-    @both_spellings
-    def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
-        """Take the tensor apart along an axis, as ``mg.unstack(x, axis=dim)`` does.
-
-        Parameters
-        ----------
-        dim : int, default 0
-            The axis, which the parts lack.
-
-        Returns
-        -------
-        tuple of Tensor
-            Views.
-
-        Raises
-        ------
-        AxisError
-            When the tensor has no such axis.
-
-        Examples
-        --------
-        >>> import micrograd_core as mg
-        >>> mg.asarray([[1, 2], [3, 4]]).unbind()
-        (Tensor([1, 2]), Tensor([3, 4]))
-        """
-        return self.__array_namespace__().unstack(self, axis=dim)
-
     # ── numbers of axes and elements, types, places ──────────────────────────────────────────────────────────
 
     def dim(self: Any) -> int:
@@ -1053,32 +1026,6 @@ class Methods(Operators):
     softmax = along("softmax")
     log_softmax = along("log_softmax")
 
-    @both_spellings
-    def polygamma(self: Any, n: Any) -> Tensor:
-        """The n-th derivative of `digamma` at each element.
-
-        Parameters
-        ----------
-        n : int
-            At least 0.
-
-        Returns
-        -------
-        Tensor
-            Of this shape and dtype.
-
-        Raises
-        ------
-        DTypeError, UnsupportedOp, ValueError
-
-        Examples
-        --------
-        >>> import micrograd_core as mg
-        >>> mg.asarray([1.0]).polygamma(1).shape
-        (1,)
-        """
-        return self.__array_namespace__().polygamma(self, n)
-
     # ── in place ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def fill_(self: Any, value: Any) -> Tensor:
@@ -1259,7 +1206,7 @@ MADE: Final = {
         minimum atan2_ hypot_ logaddexp lerp_ nextafter isclose allclose greater_ greater_equal_ less_ less_equal_
         not_equal_ logical_and_ logical_or_ logical_xor_ logical_not_ bitwise_and_ bitwise_or_ bitwise_xor_
         bitwise_left_shift_ bitwise_right_shift_ clip_ nan_to_num_ logit_ rsqrt_ exp2_ copysign_ outer kron cross erf_
-        erfc_ erfinv_ lgamma_ digamma_ i0_ movedim=moveaxis take_along_dim=take_along_axis
+        erfc_ erfinv_ lgamma_ digamma_ polygamma i0_ movedim=moveaxis take_along_dim=take_along_axis unbind=unstack
         mul_=multiply div_=divide true_divide_=divide eq_=equal ne_=not_equal lt_=less le_=less_equal
         gt_=greater ge_=greater_equal clamp_=clip matmul dot=matmul mm=matmul bmm=matmul mv=matmul
     """,

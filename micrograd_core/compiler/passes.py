@@ -17,7 +17,7 @@ from micrograd_core.compiler.views import role
 from micrograd_core.compiler.writer import Unwritten, Writer, Written, rewritten
 from micrograd_core.dtypes import bool_, int64
 from micrograd_core.errors import MicrogradError
-from micrograd_core.layout import Shape, broadcast_shapes
+from micrograd_core.layout import Shape, broadcast_shapes, reduced_shape
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import APART, CALL, NEST
 from micrograd_core.ops.shared import is_scalar
@@ -97,9 +97,8 @@ def _placed(k: Writer, operands: Sequence[Any], key: Sequence[Any], shape: Shape
         here = k.equal(counter, place)
         chosen = here if chosen is None else k.bitwise_and(chosen, here)
     at = tuple(axis for axis, _ in counters)
-    values = k.broadcast_to(values, shape=tuple(n for i, n in enumerate(shape) if i not in at))
-    kept = tuple(1 if i in at else n for i, n in enumerate(shape))
-    return k.where(chosen, k.broadcast_to(k.reshape(values, shape=kept), shape=shape), x)
+    values = k.broadcast_to(values, shape=reduced_shape(shape, at, False))
+    return k.where(chosen, k.broadcast_to(k.reshape(values, shape=reduced_shape(shape, at, True)), shape=shape), x)
 
 
 def simplify(program: Program) -> Program:
