@@ -251,18 +251,11 @@ class Compiled(Suite):
 
     def test_jit_first_gradient(self, case: Case, opened: Device) -> None:
         """The gradients of all operands, taken inside and outside."""
-        operands = case.tensors(opened, requires_grad=True)
-        _agree(case, gradients_of(case.vary, operands), operands)
-        compiled = jit(_taking(case.vary))
-        _agree(case, gradients_of(lambda xs: compiled(*xs), operands), operands, gradients_of(case.vary, operands))
+        _derived(case, opened, gradients_of)
 
     def test_jit_second_gradient(self, case: Case, opened: Device) -> None:
         """The gradients of the gradients, likewise."""
-        operands = case.tensors(opened, requires_grad=True)
-        twice = gradients_of(gradients_of(case.vary, operands), operands)
-        _agree(case, twice, operands)
-        compiled = jit(_taking(case.vary))
-        _agree(case, gradients_of(gradients_of(lambda xs: compiled(*xs), operands), operands), operands, twice)
+        _derived(case, opened, lambda f, operands: gradients_of(gradients_of(f, operands), operands))
 
 
 def _lacks(device: Device, dtype: DType, act: Callable[[], Any]) -> bool:
@@ -276,6 +269,14 @@ def _lacks(device: Device, dtype: DType, act: Callable[[], Any]) -> bool:
 
 def _taking(f: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     return lambda *operands: f(list(operands))
+
+
+def _derived(case: Case, device: Device, derive: Callable[[Any, list[Any]], Any]) -> None:
+    """What is derived from a sample: itself compiled, and derived from the compiled sample."""
+    operands = case.tensors(device, requires_grad=True)
+    plain, compiled = derive(case.vary, operands), jit(_taking(case.vary))
+    _agree(case, plain, operands)
+    _agree(case, derive(lambda xs: compiled(*xs), operands), operands, plain)
 
 
 def _agree(case: Case, f: Callable[[list[Any]], Any], operands: list[Any], plain: Any = None) -> None:

@@ -317,8 +317,7 @@ class Matrix(Elements):
 
     def numbers(self, handle: Any) -> list[float]:
         """Those of such a handle, row by row."""
-        kernels = self.tensor._kernels
-        return unpack(read(kernels, handle, kernels.dtype(handle)), kernels.dtype(handle))
+        return numbers_of(self.tensor._kernels, handle, self.tensor._kernels.dtype(handle))
 
     def assign(self, part: str, numbers: Any) -> None:
         """Replace them, by a handle or a sequence; what was recorded with the old ones keeps them."""

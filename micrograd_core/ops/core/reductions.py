@@ -16,9 +16,8 @@ from micrograd_core.ops.tangents import linear, reduction
 
 def restore_axes(k: Table, g: Handle, x: Handle, axis: Any, keepdims: bool) -> Handle:
     """`g`, the shape of `x` reduced over `axis`, with the reduced axes back as axes of length 1."""
-    if keepdims or axis is None:  # a 0-d array broadcasts as it is
-        return g
-    return k.reshape(g, shape=reduced_shape(x.shape, axis, True))
+    # a 0-d array broadcasts as it is
+    return g if keepdims or axis is None else k.reshape(g, shape=reduced_shape(x.shape, axis, True))
 
 
 def count(x: Any, axis: Any) -> int:
