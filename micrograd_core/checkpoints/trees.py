@@ -24,7 +24,7 @@ MARK = "$"
 def encoded(tree: Any, other: Callable[[Any, str], Any], place: str = "") -> Any:
     """A tree as JSON. `other` gets what is none of JSON, and where it stands, and gives what stands for it."""
     tree = tree if isinstance(tree, Tensor) else int(tree) if type(tree) is Size else weak(tree)
-    if isinstance(tree, PLAIN) and type(tree) in PLAIN:
+    if type(tree) in PLAIN:
         return tree
     if type(tree) is list:
         return [encoded(x, other, f"{place}.{i}".lstrip(".")) for i, x in enumerate(tree)]

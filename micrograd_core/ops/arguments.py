@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -16,11 +17,9 @@ def unbound(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping
     from micrograd_core.suggestions import table
 
     shape, name = signature(function), function.__name__
-    try:
+    with suppress(TypeError):
         shape.bind(*args, **kwargs)
         return error
-    except TypeError:
-        pass
     places = [x for x in shape.parameters.values() if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
     named = {x.name for x in shape.parameters.values() if x.kind in (x.KEYWORD_ONLY, x.POSITIONAL_OR_KEYWORD)}
     words = table("argument")

@@ -168,12 +168,10 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def widened(k: Table, *operands: Handle, **params: Any) -> Any:
-        for x in operands:
-            if not is_scalar(x) and (narrow := k.dtype(x)) in NARROW:
-                break
-        else:
-            return function(k, *operands, **params)
         dtypes = [None if is_scalar(x) else k.dtype(x) for x in operands]
+        narrow = next(filter(NARROW.__contains__, dtypes), None)
+        if narrow is None:
+            return function(k, *operands, **params)
         wide = (k.astype(x, dtype=float32) if dtype in NARROW else x for x, dtype in zip(operands, dtypes, strict=True))
         return k.astype(function(k, *wide, **params), dtype=narrow)
 
@@ -290,7 +288,7 @@ def check_reduction(name: str, reduction: str, *more: str) -> None:
 
 def span(shape: Shape, axis: int, start: int, stop: int) -> tuple[slice, ...]:
     """The key of ``[..., start:stop, ...]`` along an axis, by bounds within it."""
-    key = [slice(0, n, 1) if n else slice(0, 0, 1) for n in shape]
+    key = [slice(0, n, 1) for n in shape]
     key[axis] = slice(start, stop, 1) if start < stop else slice(0, 0, 1)
     return tuple(key)
 

@@ -6,15 +6,14 @@ What is here needs factorisations; `micrograd_core.ops.linalg.norms` has the res
 from __future__ import annotations
 
 from functools import partial
-from operator import index
 from typing import Any, NamedTuple
 
 from micrograd_core.errors import ShapeError
-from micrograd_core.layout import Shape, broadcast_shapes, is_integer
+from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.batching import leading, products
 from micrograd_core.ops.linalg import matrix_calculus as calculus
 from micrograd_core.ops.record import INEXACT, SAME, Array, Op, Sample
-from micrograd_core.ops.shared import at_least_single, calls, chosen, complex_dtype, real_dtype, to_int64
+from micrograd_core.ops.shared import at_least_single, calls, chosen, complex_dtype, real_dtype, to_int64, whole
 
 # ── what is returned ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -108,9 +107,7 @@ def _solve_parameters(x1: Any, x2: Any, /) -> dict[str, Any]:
 def _power_parameters(x: Any, /, n: int) -> dict[str, Any]:
     """A square matrix multiplied by itself `n` times; inverted first if that is negative."""
     matrix_stack("matrix_power", x.shape, square=True)
-    if not is_integer(n):
-        raise TypeError(f"matrix_power: the exponent is an integer; got {n!r}")
-    return {"n": index(n)}
+    return {"n": whole("matrix_power", "the exponent", n)}
 
 
 # ── shapes of results ────────────────────────────────────────────────────────────────────────────────────────

@@ -82,15 +82,14 @@ def _matrix_norm_parameters(x: Any, /, *, keepdims: bool = False, ord: float | s
 def _vector_norm(k: Table, x: Handle, *, axis: Any, keepdims: bool, ord: float) -> Handle:
     """``sum(|x|**ord)**(1/ord)`` of elements divided by the largest, so that no power overflows or vanishes."""
     size = k.abs(x)
-    if ord == math.inf:
-        return k.max(size, axis=axis, keepdims=keepdims)
-    if ord == -math.inf:
-        return k.min(size, axis=axis, keepdims=keepdims)
+    extremum = k.max if ord > 0 else k.min
+    if ord in (math.inf, -math.inf):
+        return extremum(size, axis=axis, keepdims=keepdims)
     if ord == 0:
         return k.sum(k.astype(k.not_equal(size, 0), dtype=size.dtype), axis=axis, keepdims=keepdims)
     if ord == 1 or count(x, axis) == 0:
         return k.sum(size, axis=axis, keepdims=keepdims)
-    scale = (k.max if ord > 0 else k.min)(size, axis=axis, keepdims=True)
+    scale = extremum(size, axis=axis, keepdims=True)
     scale = k.where(k.logical_and(k.isfinite(scale), k.not_equal(scale, 0)), scale, 1)
     total = k.sum(k.pow(k.divide(size, scale), ord), axis=axis, keepdims=True)
     result = k.multiply(scale, k.sqrt(total) if ord == 2 else k.pow(total, 1 / ord))
