@@ -375,7 +375,8 @@ class Methods(Operators):
         if not self.ndim:
             return self.reshape(1)
         start, end = (resolve_axis("flatten", each, self.ndim) for each in (start_dim, end_dim))
-        return self.reshape((*self.shape[:start], -1, *self.shape[end + 1 :])) if start <= end else self
+        merged = math.prod(self.shape[start : end + 1])  # and not -1, which of no elements says nothing
+        return self.reshape((*self.shape[:start], merged, *self.shape[end + 1 :])) if start <= end else self
 
     @both_spellings
     def unflatten(self: Any, dim: int, sizes: Any) -> Tensor:

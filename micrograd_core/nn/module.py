@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar, overload
@@ -1129,7 +1128,7 @@ class Flatten(Module):
         start, end = (resolve_axis("Flatten", axis, x.ndim) for axis in (self.start, self.end))
         if end < start:
             raise ShapeError(f"Flatten: axis {self.end} lies before axis {self.start} in shape {x.shape}")
-        return x.reshape((*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
+        return x.flatten(start, end)
 
 
 class Unflatten(Module):
@@ -1172,8 +1171,7 @@ class Unflatten(Module):
         AxisError, ShapeError
             When there is no such axis, or the lengths do not make up its own.
         """
-        axis = resolve_axis("Unflatten", self.dim, x.ndim)
-        return x.reshape((*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :]))
+        return x.unflatten(resolve_axis("Unflatten", self.dim, x.ndim), self.unflattened_size)
 
     def facts(self) -> str:
         """The axis, and its lengths."""

@@ -77,7 +77,7 @@ SAME = {
     "split": [Call(X, 2), Call(X, 3, 1), Call(X, [1, 2], dim=0)],
     "chunk": [Call(A(7, 2), 3), Call(X, 2, dim=1)],
     "unbind": [Call(X), Call(X, 1)],
-    "flatten": [Call(A(2, 3, 4)), Call(A(2, 3, 4), 1), Call(A(2, 3, 4), 0, 1), Call(A())],
+    "flatten": [Call(A(2, 3, 4)), Call(A(2, 3, 4), 1), Call(A(2, 3, 4), 0, 1), Call(A(0, 3, 4), 1), Call(A())],
     "vander": [Call(ROW, order=0), Call(ROW, 3, order=0), Call(ROW, N=3, increasing=True, order=0)],
     "cross": [Call(A(4, 3), A(4, 3), dim=-1)],
     "cov": [Call(X), Call(ROW), Call(X, correction=0), Call(X, fweights=N(4, low=1, high=4)),

@@ -241,6 +241,12 @@ def test_running_averages_are_not_lost_inside_vmap() -> None:
     assert vmap(norm.eval())(batches).shape == (3, 4, 2)
 
 
+def test_a_batch_of_no_examples_is_flattened_and_unflattened() -> None:
+    empty = asarray(np.zeros((0, 6)))
+    assert nn.Unflatten(1, (2, -1))(empty).shape == (0, 2, 3)
+    assert nn.Flatten()(nn.Unflatten(1, (2, -1))(empty)).shape == (0, 6)
+
+
 def test_layers_refuse_what_does_not_fit() -> None:
     for wrong, words in (
         (lambda: nn.Conv2d(3, 4, 3, groups=2), r"groups \(2\) must divide the channels, 3 and 4"),
