@@ -8,9 +8,7 @@ a row.
 from __future__ import annotations
 
 import math
-import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
@@ -27,6 +25,7 @@ from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import float16
 from micrograd_core.interpreters.raw import compose
 from micrograd_core.layout import Layout, contiguous_strides
+from micrograd_core.support.dumping import dump
 from micrograd_cpu import blas, entries
 from micrograd_cpu.entries import STACK, SegmentEntry
 from micrograd_cpu.half import Half, as_half
@@ -123,9 +122,7 @@ class Compiled:
 
     def printed(self, plan: Plan, layouts: Sequence[Layout]) -> Callable[..., Any]:
         """A plan as a Python function, which returns ``None`` where its inputs are others than it is for."""
-        dumps = os.environ.get("MICROGRAD_JIT_DUMP", "0") not in ("", "0")
-        if dumps:
-            print(f"# nests: loops, and calls of kernels, in the order in which they run\n{plan}", file=sys.stderr)
+        dump(partial("# nests: loops, and calls of kernels, in the order in which they run\n{}".format, plan))
         steps = segments(plan, [*zip(layouts, self.program.types, strict=False)], _shared, _multiplied)
         functions = iter(_functions(steps, layouts, [dtype for _, dtype in self.expected]))
         run = Function(self.inputs)
@@ -148,11 +145,8 @@ class Compiled:
             test = f"if {' or '.join(map(run.operand, flags))}: return {refused}"
             run.step([test], [x.number for x in (*flags, *outputs) if isinstance(x, Ref)])
         source = run.source(outputs)
-        if dumps:
-            print(
-                f"# program: the same as Python runs it, with loops in a row as one function of machine code\n{source}",
-                file=sys.stderr,
-            )
+        head = "# program: the same as Python runs it, with loops in a row as one function of machine code"
+        dump(lambda: f"{head}\n{source}")
         return run.made(source)
 
     def called(self, step: Run | Product | Segment, function: Any, run: Function, inputs: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from micrograd_core.adapters.array_api import ArrayAPIBackend
 from micrograd_core.compiler.program import Program
+from micrograd_core.dtypes import DTYPES as NAMES
 from micrograd_core.interpreters.raw import renew
 from micrograd_core.layout import Key, Layout
 from micrograd_cpu import eager, memory
@@ -21,22 +22,15 @@ from micrograd_cpu.target import target
 from micrograd_cpu.transfer import from_host, to_host
 
 # NumPy knows bfloat16 by name since `micrograd_cpu.half` imported ml_dtypes.
-DTYPES: Final = {
-    name: np.dtype(name)
-    for name in (
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-        "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
-    )
-}  # fmt: skip
+DTYPES: Final = {name: np.dtype(name) for name in NAMES}
 
 
 class CPUBackend(ArrayAPIBackend):
     """The host's memory and processor, through NumPy, which is the array API since its version 2.3."""
 
-    capabilities = frozenset({
-        "array-api", "boolean-indexing", "complex", "data-dependent-shapes", "dlpack", "eig", "fft", "linalg",
-        "random", "strided",
-    })  # fmt: skip
+    capabilities = frozenset(
+        "array-api boolean-indexing complex data-dependent-shapes dlpack eig fft linalg random strided".split()
+    )
 
     def __init__(self) -> None:
         super().__init__(np, "cpu:0", dtypes=DTYPES, kernels=KERNELS)
