@@ -19,6 +19,7 @@ import numpy as np
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.convolution import transposed_size
 from micrograd_core.ops.network.patches import lengths_of
+from micrograd_cpu.patches import of_ranks
 
 NEAR: Final = 1 << 17
 """Numbers of copies, and of cotangents or results, that are worked on together: what the second cache holds."""
@@ -154,6 +155,11 @@ def pair(x: Shape, filler: int) -> tuple[int, int]:
     return (filler, x[0]) if len(x) < 2 else (x[0], x[1])
 
 
+def by_axis(padding: Shape, *others: Shape) -> Any:
+    """Of each of both axes the padding, and what else is given of one or two."""
+    return zip(pair(padding, 0), *(pair(x, 1) for x in others), strict=True)
+
+
 # ── loops ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 TYPES: Final = {np.dtype("float32"): "float", np.dtype("float64"): "double"}
@@ -239,11 +245,8 @@ def _axes(
     size: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, positions: Shape
 ) -> tuple[Axis, Axis]:
     """As a convolution sees them."""
-    pairs = zip(
-        pair(size, 1), pair(kernel, 1), pair(stride, 1), pair(padding, 0), pair(dilation, 1), pair(positions, 1),
-        strict=True,
-    )  # fmt: skip
-    first, second = (Axis(n, tuple(range(m)), tuple(range(0, d * m, d)), p, s, o) for n, m, s, p, d, o in pairs)
+    facts = by_axis(padding, size, kernel, stride, dilation, positions)
+    first, second = (Axis(n, tuple(range(m)), tuple(range(0, d * m, d)), p, s, o) for p, n, m, s, d, o in facts)
     return first, second
 
 
@@ -273,7 +276,7 @@ def convolution(x: Any, weight: Any, bias: Any, *, stride: Shape, padding: Shape
     return out
 
 
-def _reached(n: int, size: int, kernel: int, stride: int, padding: int, dilation: int, phase: int) -> tuple[Axis, int]:
+def _reached(phase: int, padding: int, n: int, kernel: int, stride: int, dilation: int, size: int) -> tuple[Axis, int]:
     """Every `stride`-th place of a transpose's result along an axis: what reaches it, and the first of these places.
 
     They are those of ``stride * j + phase - padding`` that are in the result.
@@ -299,16 +302,13 @@ def transpose(
     inputs, outputs = weight.shape[0] // groups, weight.shape[1]
     biases = _biases(bias, outputs * groups, x.dtype)
     out = np.empty((x.shape[0], outputs * groups, *size), x.dtype)
-    (h, w), (rows, columns) = pair(x.shape[2:], 1), pair(size, 1)
-    (kh, kw), (sy, sx), (py, px), (dy, dx) = pair(kernel, 1), pair(stride, 1), pair(padding, 0), pair(dilation, 1)
+    (rows, columns), (sy, sx) = pair(size, 1), pair(stride, 1)
+    facts = [*by_axis(padding, x.shape[2:], kernel, stride, dilation, size)]
     plain = _layout(inputs, *weight.shape[1:])
     layout = plain._replace(row=plain.channel, channel=plain.row)
     x, weight = dense(x), dense(weight)
-    for upper, left in product(range(sy), range(sx)):
-        (down, top), (right, start) = (
-            _reached(h, rows, kh, sy, py, dy, upper),
-            _reached(w, columns, kw, sx, px, dx, left),
-        )
+    for phases in product(range(sy), range(sx)):
+        (down, top), (right, start) = (_reached(phase, *each) for phase, each in zip(phases, facts, strict=True))
         if down.positions and right.positions:
             target = Target(rows * columns, sy * columns, sx, top * columns + start, outputs * rows * columns)
             _correlate(loops, out, x, weight, layout, biases, outputs, groups, (down, right), target)
@@ -340,10 +340,6 @@ def weight_gradient(
     return out if np.isfinite(out).all() else NotImplemented  # which may be 0 times what no position sees
 
 
-CONVOLUTIONS: Final[dict[str, Callable[..., Any]]] = {
-    f"{name}{rank}d{suffix}": kernel
-    for rank in (1, 2)
-    for name, suffix, kernel in (
-        ("conv", "", convolution), ("conv_transpose", "", transpose), ("conv", "_weight_gradient", weight_gradient)
-    )
-}  # fmt: skip
+CONVOLUTIONS: Final = of_ranks(
+    {"conv#d": convolution, "conv_transpose#d": transpose, "conv#d_weight_gradient": weight_gradient}
+)

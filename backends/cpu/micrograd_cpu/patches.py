@@ -16,12 +16,8 @@ def windows(x: Any, kernel: Shape, stride: Shape, dilation: Shape) -> Any:
     """(batch, channels, *spatial) as a view (batch, channels, *kernel, *positions)."""
     spatial = x.strides[2:]
     lengths = lengths_of("patches", x.shape[2:], kernel, stride, (0,) * len(kernel), dilation)
-    strides = (
-        *x.strides[:2],
-        *(step * d for step, d in zip(spatial, dilation, strict=True)),
-        *(step * s for step, s in zip(spatial, stride, strict=True)),
-    )
-    return as_strided(x, (*x.shape[:2], *kernel, *lengths), strides)
+    inner, outer = ([step * n for step, n in zip(spatial, each, strict=True)] for each in (dilation, stride))
+    return as_strided(x, (*x.shape[:2], *kernel, *lengths), (*x.strides[:2], *inner, *outer))
 
 
 def inside(padding: Shape) -> tuple[Any, ...]:
@@ -49,9 +45,13 @@ def patches_gradient(g: Any, *, size: Shape, kernel_size: Shape, stride: Shape, 
     total = np.zeros((*g.shape[:2], *(n + 2 * p for n, p in zip(size, padding, strict=True))), g.dtype)
     views = windows(total, kernel_size, stride, dilation)
     for offset in np.ndindex(*kernel_size):
-        at = (slice(None), slice(None), *offset)
-        views[at] += g[at]
+        views[:, :, *offset] += g[:, :, *offset]
     return np.array(total[inside(padding)], order="C") if any(padding) else total
+
+
+def of_ranks(kernels: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Those for one and two axes, by the names of their operations: ``conv#d`` is `conv1d` and `conv2d`."""
+    return {name.replace("#", rank): kernel for rank in "12" for name, kernel in kernels.items()}
 
 
 PATCHES: Final[dict[str, Callable[..., Any]]] = {"patches": patches, "patches_gradient": patches_gradient}

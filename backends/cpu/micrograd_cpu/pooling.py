@@ -13,7 +13,7 @@ import numpy as np
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import lengths_of
 from micrograd_cpu.convolution import dense, divided, functions_of_range, pair
-from micrograd_cpu.patches import inside, padded, windows
+from micrograd_cpu.patches import inside, of_ranks, padded, windows
 
 Window = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Kernel, stride and dilation of two axes."""
@@ -142,10 +142,10 @@ def max_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape, dilat
         sizes, planes, large = _prepared(x, out.shape[2:], kernel_size)
         divided(lambda begin, end: loops[0](begin, end, sizes, out, x), planes, large)
         return out
-    first, *others = ((slice(None), slice(None), *offset) for offset in np.ndindex(*kernel_size))
-    out = np.array(views[first], order="C")
-    for at in others:
-        np.maximum(out, views[at], out=out)
+    first, *others = (views[:, :, *offset] for offset in np.ndindex(*kernel_size))
+    out = np.array(first, order="C")
+    for view in others:
+        np.maximum(out, view, out=out)
     return out
 
 
@@ -166,15 +166,9 @@ def avg_pool(x: Any, *, kernel_size: Shape, stride: Shape, padding: Shape) -> An
     views = windows(padded(x, padding, 0.0), kernel_size, stride, (1,) * len(padding))
     out = np.zeros((*x.shape[:2], *views.shape[2 + len(padding) :]), x.dtype)
     for offset in np.ndindex(*kernel_size):
-        out += views[(slice(None), slice(None), *offset)]
+        out += views[:, :, *offset]
     out /= math.prod(kernel_size)
     return out
 
 
-POOLINGS: Final[dict[str, Callable[..., Any]]] = {
-    f"{name}{rank}d{suffix}": kernel
-    for rank in (1, 2)
-    for name, suffix, kernel in (
-        ("max_pool", "", max_pool), ("max_pool", "_gradient", max_pool_gradient), ("avg_pool", "", avg_pool)
-    )
-}  # fmt: skip
+POOLINGS: Final = of_ranks({"max_pool#d": max_pool, "max_pool#d_gradient": max_pool_gradient, "avg_pool#d": avg_pool})
