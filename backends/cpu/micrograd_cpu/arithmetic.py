@@ -73,12 +73,8 @@ def arithmetic(
 
     def seen(values: Any) -> tuple[Any, ...]:
         inputs = [values[starts[i] : starts[i + 1]].reshape(shape) for i, shape in arrays]
-        return (
-            values,
-            values.ctypes.data,
-            inputs,
-            [values[slice(*x)].reshape(y) for x, y in zip(pairwise(ends), shapes, strict=True)],
-        )
+        outputs = [values[slice(*x)].reshape(shape) for x, shape in zip(pairwise(ends), shapes, strict=True)]
+        return values, values.ctypes.data, inputs, outputs
 
     memory = {"free": seen(blank)}
 

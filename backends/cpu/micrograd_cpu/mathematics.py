@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
+from ctypes import c_float
 from functools import partialmethod
 from typing import Any, Final, NamedTuple
 
@@ -147,11 +148,7 @@ BINARY: Final = ("pow", "times_normal", *DIVISIONS)
 
 def number(value: float, type: str) -> str:
     """A constant: LLVM writes those of both formats as a double's bits."""
-    if type == "float":
-        try:
-            (value,) = struct.unpack("f", struct.pack("f", value))
-        except OverflowError:
-            value = math.copysign(math.inf, value)
+    value = c_float(value).value if type == "float" else value
     return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
 
 
@@ -325,7 +322,7 @@ def _parts(c: Code, x: str) -> tuple[str, str]:
     """``x = 2**e m`` of a positive number with all digits: e, and m between sqrt(1/2) and sqrt(2)."""
     fraction, bias = c.format.fraction, c.format.bias
     bits = c.to_bits(x)
-    scale = struct.unpack("Q", struct.pack("d", 2.0**52))[0] if fraction == 52 else 0x4B000000  # 2.0**fraction
+    scale = bias + fraction << fraction  # the bits of 2.0**fraction
     e = c.from_bits(c.whole("or", c.whole("lshr", bits, fraction), scale))
     e = c.sub(e, 2.0**fraction + bias)
     m = c.whole("and", bits, (1 << fraction) - 1)

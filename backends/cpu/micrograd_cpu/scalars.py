@@ -13,7 +13,7 @@ from micrograd_core.compiler.program import operation
 from micrograd_core.compiler.views import DRAWN
 from micrograd_core.dtypes import DType, bfloat16, bool_, float16, float32, float64, integer_range
 from micrograd_cpu.lines import SUFFIX, Lines
-from micrograd_cpu.mathematics import FUNCTIONS, FURTHEST, number
+from micrograd_cpu.mathematics import DIVISIONS, FUNCTIONS, FURTHEST, number
 
 TYPES: Final = {
     "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
@@ -55,7 +55,7 @@ _TABLE: Final[dict[str, tuple[str, str, str, str]]] = {
     "where": ("select", "select", "select", "select"),
     "astype": ("convert", "convert", "convert", "convert"),
     **dict.fromkeys(FUNCTIONS, ("function", "", "", "")),
-    **{op: ("function", op, op, "") for op in ("floor_divide", "remainder")},
+    **{op: ("function", op, op, "") for op in DIVISIONS},
 }
 HALVES: Final = (float16, bfloat16)
 
@@ -158,10 +158,10 @@ class Scalars(Lines):
             found = self.function(op, type, operands, dtype)
         elif how.startswith("@"):
             found = self.intrinsic(how[1:], type, *operands)
-        elif how in SPECIAL:
-            found = SPECIAL[how](self, type, x)
-        elif how in OF_INTEGERS:
-            found = OF_INTEGERS[how](self, dtype, x, y)
+        elif how in OF_ONE:
+            found = OF_ONE[how](self, type, x)
+        elif how in DIVISIONS:
+            found = divided(self, dtype, x, y)[DIVISIONS.index(how)]
         elif how.startswith("xor "):
             return self.emit(f"xor {type} {x}, {how[4:]}")
         else:
@@ -250,7 +250,7 @@ class Scalars(Lines):
 
 
 CONTRACTED: Final = frozenset(("fadd", "fsub", "fmul"))
-SPECIAL: Final[dict[str, Any]] = {
+OF_ONE: Final[dict[str, Any]] = {
     "neg": lambda s, t, x: s.emit(f"sub {t} 0, {x}"),
     "abs": lambda s, t, x: s.intrinsic("abs", t, x, more="i1 false"),
     "isnan": lambda s, t, x: s.emit(f"fcmp uno {t} {x}, {x}"),
@@ -259,7 +259,7 @@ SPECIAL: Final[dict[str, Any]] = {
 """Primitives of one operand that are more than an instruction."""
 
 
-def _divided(s: Scalars, dtype: DType, x: str, y: str) -> tuple[str, str]:
+def divided(s: Scalars, dtype: DType, x: str, y: str) -> tuple[str, str]:
     """Quotient and rest of integers, rounded down; by 0 both are 0, and the least number by -1 is itself.
 
     Processors stop at both of these, so that 1 takes the place of such divisors.
@@ -282,13 +282,6 @@ def _divided(s: Scalars, dtype: DType, x: str, y: str) -> tuple[str, str]:
         rest = s.emit(f"select i1 {down}, {type} {s.emit(f'add {type} {rest}, {divisor}')}, {type} {rest}")
     quotient = s.emit(f"select i1 {by_0}, {type} 0, {type} {quotient}")
     return quotient, rest
-
-
-OF_INTEGERS: Final[dict[str, Any]] = {
-    "floor_divide": lambda s, dtype, x, y: _divided(s, dtype, x, y)[0],
-    "remainder": lambda s, dtype, x, y: _divided(s, dtype, x, y)[1],
-}
-"""Those of two integers."""
 
 
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -156,14 +156,8 @@ def _product(step: Call, lies: dict[int, tuple[int, Layout]], types: dict[int, T
     )
     if x_matrix is None or y_matrix is None:
         return None
-    return Product(
-        (step.results[0],),
-        (made,),
-        x_matrix,
-        y_matrix,
-        (m, n, k),
-        tuple([math.prod([stack[axis] for axis in group]) for group in axes]),
-    )
+    lengths = tuple([math.prod([stack[axis] for axis in group]) for group in axes])
+    return Product((step.results[0],), (made,), x_matrix, y_matrix, (m, n, k), lengths)
 
 
 def _sums(step: Call, values: tuple[int, int], layouts: tuple[Layout, Layout]) -> Run | None:
