@@ -85,18 +85,15 @@ class Library(BiasedProducts):
                                 for each, turned in (((m, k), first), ((k, n), second)))  # fmt: skip
         to, to_at = self.matrix(m, n)
         bias, more = self.matrix(max(m, n), 1)[0], self.matrix(m, n)[0]
-        description = self._made("cublasLtMatmulDescCreate", COMPUTE_32F, FLOAT32)
         integer, pointer = ctypes.c_int32, ctypes.c_void_p
-        facts = [(TRANSA, integer(first)), (TRANSB, integer(second)), (EPILOGUE, integer(epilogue))]
+        facts: dict[int, Any] = {TRANSA: integer(first), TRANSB: integer(second), EPILOGUE: integer(epilogue)}
         if epilogue in (BIAS, GELU_AUX_BIAS, DGELU_BGRAD, BGRADB):
-            facts.append((BIAS_POINTER, pointer(bias.data.ptr)))
+            facts |= {BIAS_POINTER: pointer(bias.data.ptr)}
         if epilogue in (GELU_AUX_BIAS, DGELU, DGELU_BGRAD):
-            facts += [(AUX_POINTER, pointer(more.data.ptr)), (AUX_LEADING, ctypes.c_int64(m))]
-        for attribute, value in facts:
-            self._set("MatmulDesc", description, attribute, value)
-        wanted = self._made("cublasLtMatmulPreferenceCreate")
-        self._set("MatmulPreference", wanted, MOST_WORKSPACE, ctypes.c_uint64(workspace))
-        self._set("MatmulPreference", wanted, REDUCTIONS, ctypes.c_uint32(IN_COMPUTE_TYPE))
+            facts |= {AUX_POINTER: pointer(more.data.ptr), AUX_LEADING: ctypes.c_int64(m)}
+        description = self._described("MatmulDesc", facts, COMPUTE_32F, FLOAT32)
+        limits = {MOST_WORKSPACE: ctypes.c_uint64(workspace), REDUCTIONS: ctypes.c_uint32(IN_COMPUTE_TYPE)}
+        wanted = self._described("MatmulPreference", limits)
         found, count = Found(), ctypes.c_int()
         self._call("cublasLtMatmulAlgoGetHeuristic", self._handle, description, a_at, b_at, to_at, to_at, wanted, 1,
                   ctypes.byref(found), ctypes.byref(count))  # fmt: skip

@@ -66,28 +66,29 @@ class BiasedProducts(Library):
         self._bias = ctypes.c_void_p()
         self._bias_at = ctypes.byref(self._bias)
 
-    def _set(self, kind: str, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
-        size = ctypes.c_size_t(ctypes.sizeof(value))
-        self._call(f"cublasLt{kind}SetAttribute", of, attribute, ctypes.byref(value), size)
+    def _described(self, kind: str, attributes: dict[int, Any], *facts: Any) -> ctypes.c_void_p:
+        """A description of some kind, with these attributes."""
+        made = self._made(f"cublasLt{kind}Create", *facts)
+        for attribute, value in attributes.items():
+            size = ctypes.c_size_t(ctypes.sizeof(value))
+            self._call(f"cublasLt{kind}SetAttribute", made, attribute, ctypes.byref(value), size)
+        return made
 
-    def plan(self, call: Product, dtype: str, compute: int, addresses: tuple[int, int, int, int]) -> Plan | None:
+    def plan_at(self, call: Product, dtype: str, compute: int, addresses: tuple[int, int, int, int]) -> Any:
         """For matrices, bias and result that lie as these do; ``None`` where there is no algorithm.
 
         `addresses` are those of A, B, the result and the bias; 0 for none.
         """
         alignments, bias = tuple([at & -at & 255 or 256 for at in addresses]), addresses[3]
-        found: Plan | None = self._kept((call, TYPE[dtype], compute, alignments, bias > 0), bias)
-        return found
+        return self.plan(call, TYPE[dtype], compute, alignments, bias > 0, more=(bias,))
 
     def _planned(self, call: Product, kind: int, compute: int, alignments: tuple[int, ...], biased: bool,
                  bias: int) -> Plan | None:  # fmt: skip
         integer, size = ctypes.c_int32, ctypes.c_uint64
-        description = self._made("cublasLtMatmulDescCreate", compute, FLOAT32)
-        for attribute, value in ((TRANSA, call.first.transposed), (TRANSB, call.second.transposed)):
-            self._set("MatmulDesc", description, attribute, integer(value))
+        facts: dict[int, Any] = {TRANSA: integer(call.first.transposed), TRANSB: integer(call.second.transposed)}
         if biased:
-            self._set("MatmulDesc", description, EPILOGUE, integer(BIAS))
-            self._set("MatmulDesc", description, BIAS_POINTER, ctypes.c_void_p(bias))  # its alignment is looked at
+            facts |= {EPILOGUE: integer(BIAS), BIAS_POINTER: ctypes.c_void_p(bias)}  # its alignment is looked at
+        description = self._described("MatmulDesc", facts, compute, FLOAT32)
 
         def matrix(rows: int, columns: int, operand: Operand) -> ctypes.c_void_p:
             stored = (columns, rows) if operand.transposed else (rows, columns)
@@ -95,11 +96,9 @@ class BiasedProducts(Library):
 
         m, n, k = call.m, call.n, call.k
         a, b, to = matrix(m, k, call.first), matrix(k, n, call.second), matrix(m, n, Operand(False, m, 0))
-        wanted = self._made("cublasLtMatmulPreferenceCreate")
-        self._set("MatmulPreference", wanted, MOST_WORKSPACE, size(0 if short(call, kind) else WORKSPACE))
-        self._set("MatmulPreference", wanted, REDUCTIONS, ctypes.c_uint32(IN_COMPUTE_TYPE))
-        for attribute, bytes_ in zip(ALIGNMENTS, (*alignments[:2], alignments[2], alignments[2]), strict=True):
-            self._set("MatmulPreference", wanted, attribute, ctypes.c_uint32(bytes_))
+        most, whole = size(0 if short(call, kind) else WORKSPACE), ctypes.c_uint32(IN_COMPUTE_TYPE)
+        of_each = zip(ALIGNMENTS, map(ctypes.c_uint32, (*alignments[:3], alignments[2])), strict=True)
+        wanted = self._described("MatmulPreference", {MOST_WORKSPACE: most, REDUCTIONS: whole, **dict(of_each)})
         found, count = Found(), ctypes.c_int()
         try:
             self._call(

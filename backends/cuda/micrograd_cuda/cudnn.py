@@ -11,7 +11,7 @@ import math
 import os
 from typing import Any, ClassVar, Final, NamedTuple
 
-from micrograd_core.layout import Shape
+from micrograd_core.layout import Shape, contiguous_strides
 from micrograd_cuda.library import Library, one_and_zero
 
 SWITCH: Final = "MICROGRAD_CUDA_CUDNN"
@@ -27,6 +27,8 @@ DETERMINISTIC: Final = 1  # cudnnDeterminism_t
 CROSS_CORRELATION: Final = 1  # cudnnConvolutionMode_t
 NCHW: Final = 0  # cudnnTensorFormat_t
 
+MADE: Final = ("BackwardData", "BackwardFilter", "Forward")
+"""What is computed of the two others: the image, the weight, or the result."""
 ALGORITHMS: Final = {"Forward": (0, 1, 2, 3), "BackwardData": (1,), "BackwardFilter": (1,)}
 """Those that are products, by what is computed. Others transform images first, by Fourier or Winograd, where one
 infinity or NaN spoils its whole neighbourhood, or add in the order in which threads arrive."""
@@ -49,10 +51,9 @@ class Found(ctypes.Structure):
 
 
 class Convolved(NamedTuple):
-    """An image, a weight and a result, of which `made` is computed from the two others. All lie in C order."""
+    """An image, a weight and a result, of which one is computed from the two others. All lie in C order."""
 
-    made: str
-    """``"Forward"``: the result; ``"BackwardData"``: the image; ``"BackwardFilter"``: the weight."""
+    made: str  # one of `MADE`
     image: Shape
     weight: Shape
     result: Shape
@@ -66,7 +67,7 @@ class Convolved(NamedTuple):
     @property
     def shape(self) -> Shape:
         """Of what is computed."""
-        return {"Forward": self.result, "BackwardData": self.image, "BackwardFilter": self.weight}[self.made]
+        return (self.image, self.weight, self.result)[MADE.index(self.made)]
 
     def as_images(self) -> Convolved:
         """With two spatial axes at least: a line is an image of height 1."""
@@ -95,23 +96,18 @@ class CuDNN(Library):
         """How many convolutions it has taken."""
         super().__init__(loaded(), "cudnnCreate")
 
-    def plan(self, call: Convolved) -> Plan | None:
-        """``None`` where there is no algorithm."""
-        found: Plan | None = self._kept((call.as_images(),))
-        return found
-
     def _tensor(self, shape: Shape, dtype: str) -> ctypes.c_void_p:
         made = self._made("cudnnCreateTensorDescriptor")
-        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        self._call("cudnnSetTensorNdDescriptor", made, TYPE[dtype], len(shape), ints(shape), ints(strides))
+        strides = ints(contiguous_strides(shape))
+        self._call("cudnnSetTensorNdDescriptor", made, TYPE[dtype], len(shape), ints(shape), strides)
         return made
 
     def _planned(self, call: Convolved) -> Plan | None:
+        call = call.as_images()
         shapes = call.image, call.weight, call.result
         around = (n + 2 * p for n, p in zip(call.image[2:], call.padding, strict=True))
         if max(*map(math.prod, shapes), *call.stride, *call.dilation, *around) > MOST:
             return None
-        image, result = self._tensor(call.image, call.dtype), self._tensor(call.result, call.dtype)
         weight, windows = self._made("cudnnCreateFilterDescriptor"), self._made("cudnnCreateConvolutionDescriptor")
         kind, lengths = TYPE[call.dtype], ints(call.weight)
         self._call("cudnnSetFilterNdDescriptor", weight, kind, NCHW, len(lengths), lengths)
@@ -121,11 +117,9 @@ class CuDNN(Library):
             ints(call.dilation), CROSS_CORRELATION, TYPE[wide],
         )  # fmt: skip
         self._call("cudnnSetConvolutionGroupCount", windows, call.groups)
-        told = {
-            "Forward": (image, weight, windows, result),
-            "BackwardData": (weight, result, windows, image),
-            "BackwardFilter": (image, result, windows, weight),
-        }[call.made]
+        given = [self._tensor(call.image, call.dtype), weight, self._tensor(call.result, call.dtype)]
+        made = given.pop(MADE.index(call.made))
+        told = (*given, windows, made)
         for found in self._found(call, windows, told):
             size = ctypes.c_size_t()
             name = f"cudnnGetConvolution{call.made}WorkspaceSize"

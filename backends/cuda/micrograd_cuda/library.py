@@ -52,7 +52,7 @@ class Library:
         self._call(name, ctypes.byref(made), *arguments)
         return made
 
-    def _kept(self, key: tuple[Any, ...], *more: Any) -> Any:
+    def plan(self, *key: Any, more: tuple[Any, ...] = ()) -> Any:
         """What `_planned` makes of the key, and of `more`; ``None`` where the library refuses that."""
         if key not in self._plans and len(self._plans) < MOST_PLANS:
             try:

@@ -263,7 +263,7 @@ class CuPyRuntime:
             if x.__class__ is not int:
                 x, y, bias, out = map(address, (x, y, bias, out))
             arrays = y, x, out, bias if biased else 0
-            plan = products.plan(call, dtype, compute, arrays)
+            plan = products.plan_at(call, dtype, compute, arrays)
             return plan is not None and self._with_workspace(products, plan, *arrays)
 
         return run
