@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product as every
 from typing import Any, Final, NamedTuple
 
-from micrograd_core.layout import Shape, broadcast_shapes
+from micrograd_core.layout import Shape, broadcast_shapes, contiguous_strides
 from micrograd_cuda.geometry import Place, broadcast_strides, collapse
 
 MOST: Final = 2**31 - 1  # cuBLAS counts rows, columns and leading dimensions in ints
@@ -57,12 +57,12 @@ class Product(NamedTuple):
     starts: tuple[tuple[int, int, int], ...] = ((0, 0, 0),)  # of each call: the elements where `y`, `x`, result begin
 
 
-def matrix(rows: int, columns: int, strides: Shape) -> tuple[bool, int] | None:
-    """Whether cuBLAS has to transpose a row-major (rows, columns) matrix's image, and its leading dimension.
+def matrix(place: Place) -> tuple[bool, int] | None:
+    """Whether cuBLAS has to transpose a row-major (…, rows, columns) matrix's image, and its leading dimension.
 
     ``None``: neither axis has neighbours next to each other, so that the matrix must be copied.
     """
-    down, right = strides
+    (rows, columns), (down, right) = place.shape[-2:], place.strides[-2:]
     if (right == 1 or columns <= 1) and (down >= max(1, columns) or rows <= 1):
         return False, max(down if rows > 1 else columns, 1)
     if (down == 1 or rows <= 1) and (right >= max(1, rows) or columns <= 1):
@@ -75,20 +75,19 @@ def calls(lengths: Shape) -> int:
     return math.prod(lengths) // max(lengths)
 
 
-def to_copy(batch: Shape, lengths: Shape, matrices: tuple[Shape, Shape], strides: Sequence[Shape]) -> int | None:
+def to_copy(batch: Shape, lengths: Shape, matrices: tuple[Place, Place]) -> int | None:
     """The operand that is better copied than multiplied in several calls, as its axes do not continue each other.
 
     Heads of attention are such: (batch, heads, positions, features) of memory in which positions come before heads.
     `lengths` are those of the batch, collapsed.
     """
     packed, parted = [], []
-    for position, (each, stride) in enumerate(zip(matrices, strides, strict=True)):
-        dense = tuple(math.prod(each[axis + 1 :]) for axis in range(len(each) - 2))
-        packed.append(broadcast_strides(Place(each[:-2], dense, 16), batch))
-        if len(collapse(each[:-2], (stride[:-2],))[0]) > 1:
+    for position, (shape, strides, _) in enumerate(matrices):
+        packed.append(broadcast_strides(Place(shape[:-2], contiguous_strides(shape)[:-2], 16), batch))
+        if len(collapse(shape[:-2], (strides[:-2],))[0]) > 1:
             parted.append(position)
     fewer = calls(lengths) - calls(collapse(batch, tuple(packed))[0])
-    return parted[0] if parted and sum(math.prod(matrices[each]) for each in parted) < fewer * COPIED else None
+    return parted[0] if parted and sum(math.prod(matrices[each].shape) for each in parted) < fewer * COPIED else None
 
 
 def starts(lengths: Shape, steps: Sequence[Shape], batched: int) -> tuple[tuple[int, ...], ...]:
@@ -111,23 +110,23 @@ def product(x: Place, y: Place) -> Product | int | None:
     """
     if not x.shape or not y.shape or x.shape[-1] != y.shape[-2 if len(y.shape) > 1 else 0]:
         raise ValueError(f"matmul: shapes {x.shape} and {y.shape} do not fit")
-    left = x.shape if len(x.shape) > 1 else (1, *x.shape)  # vectors are a row and a column, which the result has not
-    right = y.shape if len(y.shape) > 1 else (*y.shape, 1)
-    batch = broadcast_shapes("matmul", left[:-2], right[:-2])
-    shape = (*batch, *(left[-2:-1] if len(x.shape) > 1 else ()), *(right[-1:] if len(y.shape) > 1 else ()))
+    batch = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
+    shape = (*batch, *x.shape[-2:-1], *(y.shape[-1:] if len(y.shape) > 1 else ()))
     if 0 in x.shape or 0 in y.shape:  # nothing to multiply, and no strides to speak of: CuPy has zeros there
         return Product(0, 0, 0, Operand(False, 1, 0), Operand(False, 1, 0), 1, shape)
-    strides = x.strides if len(x.shape) > 1 else (0, *x.strides), y.strides if len(y.shape) > 1 else (*y.strides, 0)
-    both = list(zip((left, right), strides, strict=True))
-    own = tuple(broadcast_strides(Place(each[:-2], stride[:-2], 16), batch) for each, stride in both)
+    if len(x.shape) == 1:  # a row, which the result does not have
+        x = Place((1, *x.shape), (0, *x.strides), 16)
+    if len(y.shape) == 1:  # a column
+        y = Place((*y.shape, 1), (*y.strides, 0), 16)
+    own = tuple(broadcast_strides(Place(each.shape[:-2], each.strides[:-2], 16), batch) for each in (x, y))
     lengths, steps = collapse(batch, own)
-    of_x, of_y = (matrix(each[-2], each[-1], stride[-2:]) for each, stride in both)
+    of_x, of_y = (matrix(each) for each in (x, y))
     if of_x is None or of_y is None:
         return 0 if of_x is None else 1
-    rows, inner, columns = left[-2], left[-1], right[-1]
+    (rows, inner), columns = x.shape[-2:], y.shape[-1]
     if max(rows, inner, columns, of_x[1], of_y[1], *lengths) > MOST:
         return None
-    if len(lengths) > 1 and (copied := to_copy(batch, lengths, (left, right), strides)) is not None:
+    if len(lengths) > 1 and (copied := to_copy(batch, lengths, (x, y))) is not None:
         return copied
     transposed, leading = of_x
     if len(lengths) == 1 and steps == ((rows * leading,), (0,)) and not transposed and rows * lengths[0] <= MOST:
@@ -137,6 +136,6 @@ def product(x: Place, y: Place) -> Product | int | None:
         if step[batched] < 0:
             return position
     second, first = (Operand(*each, step[batched]) for each, step in zip((of_x, of_y), steps, strict=True))
-    apart = tuple(math.prod(lengths[axis + 1 :]) * rows * columns for axis in range(len(lengths)))
+    apart = contiguous_strides((*lengths, rows, columns))[:-2]
     begin: Any = starts(lengths, (steps[1], steps[0], apart), batched)
     return Product(columns, rows, inner, first, second, lengths[batched], shape, apart[batched], begin)
