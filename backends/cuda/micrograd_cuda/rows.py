@@ -119,6 +119,20 @@ class Reductions(Kernels):
 MOST_PARTS: Final = 4096  # that one block adds up
 
 
+def softmaxes(family: str) -> tuple[Any, Any]:
+    """One read, one write; and the gradient by the result: two reads, one write."""
+
+    @planned_of_elements
+    def kernel(self: Rows, x: Any, *, axis: int) -> Any:
+        return self._along(family, (x,), (axis,))
+
+    @planned_of_elements
+    def gradient(self: Rows, g: Any, out: Any, *, axis: int) -> Any:
+        return self._along(f"{family}_gradient", (g, out), (axis,))
+
+    return kernel, gradient
+
+
 def norm(centered: str) -> Any:
     """One read, one write, weight and bias on the way."""
 
@@ -221,25 +235,8 @@ class Rows(Reductions):
         self._run(family, out, (*lasts, *more), columns, len(operands), *arguments)
         return self._back(out, axes)
 
-    @planned_of_elements
-    def softmax(self, x: Any, *, axis: int) -> Any:
-        """One read, one write."""
-        return self._along("softmax", (x,), (axis,))
-
-    @planned_of_elements
-    def log_softmax(self, x: Any, *, axis: int) -> Any:
-        """One read, one write."""
-        return self._along("log_softmax", (x,), (axis,))
-
-    @planned_of_elements
-    def softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
-        """Two reads, one write."""
-        return self._along("softmax_gradient", (g, out), (axis,))
-
-    @planned_of_elements
-    def log_softmax_gradient(self, g: Any, out: Any, *, axis: int) -> Any:
-        """Two reads, one write."""
-        return self._along("log_softmax_gradient", (g, out), (axis,))
+    softmax, softmax_gradient = softmaxes("softmax")
+    log_softmax, log_softmax_gradient = softmaxes("log_softmax")
 
     @planned_of_elements
     def logsumexp(self, x: Any, *, axis: Shape | None, keepdims: bool) -> Any:
