@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from typing import Any, Final
 
@@ -38,7 +38,8 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     `Remembered.forget`.
     """
     elementwise = Elementwise(xp, runtime)
-    otherwise = adjustments(xp) | {"log": infinite(xp, xp.log), "log1p": infinite(xp, xp.log1p), "tanh": _refused}
+    logarithms = {name: partial(infinite, xp, getattr(xp, name)) for name in ("log", "log1p")}
+    otherwise = adjustments(xp) | logarithms | {"tanh": _refused}
     truth, found = xp.empty(0, dtype=xp.bool).dtype, dict[str, Kernel]()
     for name, functor in OWN.items():
         kind = FUNCTORS[functor]
@@ -47,8 +48,9 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
         found[name] = made(functor, plain, truth if kind in ("PREDICATE", "RELATION") else None)
     found["astype"] = elementwise.astype()
     double = xp.empty(0, dtype=xp.float64).dtype
-    found |= {name: in_double(getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}
-    found |= {name: of_truths(getattr(xp, name), found["not_equal"]) for name in ("any", "all", "count_nonzero")}
+    found |= {name: partial(in_double, getattr(xp, name), found["astype"], double) for name in IN_DOUBLE}
+    of_truths = ("any", "all", "count_nonzero")
+    found |= {name: partial(of_truth, getattr(xp, name), found["not_equal"]) for name in of_truths}
     found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
     kinds = Special, Products, Reductions, Rows, Norms, Indexing, Windows, Convolution, Attention, Random, Updates
     for kind in kinds:
@@ -168,39 +170,27 @@ IN_DOUBLE: Final = ("argmax", "argmin", "var", "std", "cumulative_sum", "cumulat
 """Functions that are CuPy's. In float32 it takes what is subnormal for 0."""
 
 
-def in_double(function: Kernel, astype: Kernel, double: Any) -> Kernel:
+def in_double(function: Kernel, astype: Kernel, double: Any, x: Any, **params: Any) -> Any:
     """`function` of narrower floats as of float64, and rounded at the end."""
-
-    def kernel(x: Any, **params: Any) -> Any:
-        if name_of(x.dtype) not in ("float16", "bfloat16", "float32"):
-            return function(x, **params)
-        result = function(astype(x, dtype=double), **params)
-        return astype(result, dtype=x.dtype) if result.dtype.kind == "f" else result
-
-    return kernel
+    if name_of(x.dtype) not in ("float16", "bfloat16", "float32"):
+        return function(x, **params)
+    result = function(astype(x, dtype=double), **params)
+    return astype(result, dtype=x.dtype) if result.dtype.kind == "f" else result
 
 
-def of_truths(function: Kernel, not_equal: Kernel) -> Kernel:
+def of_truth(function: Kernel, not_equal: Kernel, x: Any, **params: Any) -> Any:
     """A function that asks floats only whether they are 0."""
-
-    def kernel(x: Any, **params: Any) -> Any:
-        return function(not_equal(x, 0) if name_of(x.dtype) in ELEMENT else x, **params)
-
-    return kernel
+    return function(not_equal(x, 0) if name_of(x.dtype) in ELEMENT else x, **params)
 
 
 # Of complex numbers CuPy misses some of the standard's special cases.
 
 
-def infinite(xp: Any, logarithm: Kernel) -> Kernel:
+def infinite(xp: Any, logarithm: Kernel, x: Any) -> Any:
     """A logarithm whose real part is infinite where one part of its operand is, even if the other is NaN."""
-
-    def kernel(x: Any) -> Any:
-        out = logarithm(x)
-        out.real = xp.where(xp.isinf(x.real) | xp.isinf(x.imag), math.inf, out.real)
-        return out
-
-    return kernel
+    out = logarithm(x)
+    out.real = xp.where(xp.isinf(x.real) | xp.isinf(x.imag), math.inf, out.real)
+    return out
 
 
 @lru_cache(maxsize=4096)

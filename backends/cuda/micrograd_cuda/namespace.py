@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from functools import partial
 from typing import Any, Final
 
 MOVING: Final = frozenset(
@@ -13,28 +14,24 @@ MOVING: Final = frozenset(
 
 
 class Namespace:
-    """The namespace `xp`, of whose functions, but those that are `plain`, `wrapped` makes other ones."""
+    """The namespace `xp`, whose functions, but those that are `plain`, are called by `call`."""
 
-    def __init__(self, xp: Any, wrapped: Callable[[Any], Any], plain: Container[str] = MOVING) -> None:
-        self._xp, self._wrapped, self._plain = xp, wrapped, plain
+    def __init__(self, xp: Any, call: Callable[..., Any], plain: Container[str] = MOVING) -> None:
+        self._xp, self._call, self._plain = xp, call, plain
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._xp, name)
         if name not in self._plain and callable(found) and not isinstance(found, type):
-            found = self._wrapped(found)
+            found = partial(self._call, found)
         setattr(self, name, found)  # which is found at once from here on
         return found
 
 
-def widened(function: Callable[..., Any], narrow: Any, wide: Any) -> Callable[..., Any]:
+def widened(narrow: Any, wide: Any, function: Callable[..., Any], /, *operands: Any, **params: Any) -> Any:
     """`function`, with operands and results of dtype `narrow` computed as `wide`, and rounded once, at the end."""
-
-    def call(*operands: Any, **params: Any) -> Any:
-        if all(getattr(x, "dtype", None) != narrow for x in operands):
-            return function(*operands, **params)
-        operands = tuple(x.astype(wide) if getattr(x, "dtype", None) == narrow else x for x in operands)
-        params = {name: wide if isinstance(x, type(narrow)) and x == narrow else x for name, x in params.items()}
-        result = function(*operands, **params)
-        return result.astype(narrow) if getattr(result, "dtype", None) == wide else result
-
-    return call
+    if all(getattr(x, "dtype", None) != narrow for x in operands):
+        return function(*operands, **params)
+    operands = tuple(x.astype(wide) if getattr(x, "dtype", None) == narrow else x for x in operands)
+    params = {name: wide if isinstance(x, type(narrow)) and x == narrow else x for name, x in params.items()}
+    result = function(*operands, **params)
+    return result.astype(narrow) if getattr(result, "dtype", None) == wide else result

@@ -165,16 +165,14 @@ class Recorder:
         self._lines.append(f"{name} = empty({self._shapes[name]}, {self._constant(made.dtype)})")
         return made
 
-    def bind(self, unit: Any) -> Any:
+    def bind(self, unit: Any) -> Callable[..., None]:
         """A launch, noted."""
-        launch = self._runtime.bind(unit)
+        return partial(self._launched, self._runtime.bind(unit))
 
-        def noted(grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
-            given = ", ".join(map(self._argument, arguments))
-            self._lines.append(f"{self._constant(launch)}({self._constant(grid)}, ({given},))")
-            launch(grid, arguments)
-
-        return noted
+    def _launched(self, launch: Callable[..., None], grid: tuple[int, int], arguments: tuple[Any, ...]) -> None:
+        given = ", ".join(map(self._argument, arguments))
+        self._lines.append(f"{self._constant(launch)}({self._constant(grid)}, ({given},))")
+        launch(grid, arguments)
 
     def counter(self) -> Any:
         """Asked for anew by each call."""
@@ -196,14 +194,10 @@ class Recorder:
 
         return None if function is None else noted
 
-    def watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the array library; whoever has it compute cannot be recorded."""
-
-        def unfit(*args: Any, **kwargs: Any) -> Any:
-            self.fit = False
-            return function(*args, **kwargs)
-
-        return unfit
+    def watched(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the array library; whoever has it compute cannot be recorded."""
+        self.fit = False
+        return function(*args, **kwargs)
 
     # the plan
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, NamedTuple
@@ -60,13 +60,11 @@ class CUDABackend(ArrayAPIBackend):
         self.holding: dict[int, list[Level]] = {}  # streams of their own by thread, the innermost last
         self.runtime = CuPyRuntime(cupy)
         dtypes = {name: cupy.dtype(name) for name in DTYPES if name != "bfloat16"}
-        try:
+        with suppress(ImportError):
             import ml_dtypes  # NumPy's dtype of that name, which CuPy takes
 
             dtypes["bfloat16"] = cupy.dtype(ml_dtypes.bfloat16)
-            xp = Namespace(xp, partial(widened, narrow=dtypes["bfloat16"], wide=xp.float32))
-        except ImportError:
-            pass
+            xp = Namespace(xp, partial(widened, dtypes["bfloat16"], xp.float32))
         own = table(xp, self.runtime, matmul_precision)
         self.own = frozenset(own)
         solvers = linalg.table(xp, errstate)

@@ -80,8 +80,7 @@ class Unit(NamedTuple):
 @cache
 def source(name: str) -> str:
     """A file of `source/`, with what it includes in place of the includes."""
-    text = SOURCES.joinpath(f"{name}.cuh").read_text(encoding="utf-8")
-    text = text.replace("#pragma once\n", "")
+    text = SOURCES.joinpath(f"{name}.cuh").read_text(encoding="utf-8").replace("#pragma once\n", "")
     return re.sub(r'^#include "(\w+)\.cuh"$', lambda found: source(found[1]), text, flags=re.MULTILINE)
 
 
