@@ -19,8 +19,8 @@ class Norms(Reductions):
 
     def table(self) -> dict[str, Kernel]:
         """By operation."""
-        found = {name: self.reduction(name) for name in FUNCTORS} | super().table()
-        return found | {"var": self.variance("var"), "std": self.variance("std")}
+        reductions = {name: self.reduction(name) for name in FUNCTORS}
+        return reductions | super().table() | {name: self.variance(name) for name in ("var", "std")}
 
     # what there is to know of an array
 
@@ -129,8 +129,7 @@ class Norms(Reductions):
         axes, of = self._of_images(x)
         if of is None:
             return NotImplemented
-        if training:
-            return self._norm(x, of, self._moments(x, axes, of), None, eps, weight, bias)
+        mean, var = (self._moments(x, axes, of), None) if training else (mean, var)
         return self._norm(x, of, mean, var, eps, weight, bias)
 
     # gradients

@@ -126,7 +126,7 @@ class Launch(NamedTuple):
     threads: int
     counter: str
     numbers: list[int]  # the members of the struct in order; all have the type `counter`
-    shape: Shape  # of the result
+    shape: Shape = ()  # of the result, of functions of elements
 
 
 @lru_cache(maxsize=4096)
@@ -249,21 +249,19 @@ Steps = tuple[Shape, Shape, Shape, Shape]
 
 
 @lru_cache(maxsize=4096)
-def windows(family: str, kind: str, dtype: str, alignment: int, made: Shape, shape: Shape, lengths: Shape,
-            steps: Steps) -> Launch:  # fmt: skip
-    """The launch over windows of an array of `shape` that have so many positions, for a result of the shape `made`.
+def windows(family: str, kind: str, dtype: str, alignment: int, shape: Shape, lengths: Shape, steps: Steps) -> Launch:
+    """The launch over windows of an array of `shape` that have so many positions.
 
     A leading axis along which there are no windows counts as planes; not of patches, whose taps come before it.
     """
     neutral = 1, 1, 0, 1
-    planes, sizes, outs = math.prod(shape[:2]), shape[2:], lengths
-    if kind != "PATCHES" and len(sizes) > 2 and all(each[0] == n for each, n in zip(steps, neutral, strict=True)):
-        planes, sizes, outs = planes * sizes[0], sizes[1:], outs[1:]
-        steps = steps[0][1:], steps[1][1:], steps[2][1:], steps[3][1:]
-    missing = 3 - len(sizes)
-    sizes, outs = (1,) * missing + sizes, (1,) * missing + outs
+    planes, missing = math.prod(shape[:2]), 5 - len(shape)
+    sizes, outs = (1,) * missing + shape[2:], (1,) * missing + lengths
     kernel, stride, padding, dilation = ((n,) * missing + each for each, n in zip(steps, neutral, strict=True))
-    known = missing and (kernel[1], stride[1]) in KNOWN[kind] and dilation == (1, 1, 1)
+    alone = (kernel[0], stride[0], padding[0], dilation[0]) == neutral  # windows see one place of the first axis
+    if alone and kind != "PATCHES":
+        planes, sizes, outs = planes * sizes[0], (1, *sizes[1:]), (1, *outs[1:])
+    known = alone and sizes[0] == 1 and (kernel[1], stride[1]) in KNOWN[kind] and dilation == (1, 1, 1)
     known = known and kernel[1] == kernel[2] and stride[1] == stride[2]
     numbers = [planes, *sizes, *outs, *kernel, *stride, *padding, *dilation]
     constants = (*kernel[1:], *stride[1:]) if known else (0, 0, 0, 0)
@@ -274,7 +272,7 @@ def windows(family: str, kind: str, dtype: str, alignment: int, made: Shape, sha
     unit = Unit(family, (kind, ELEMENT[dtype], index, *map(str, constants), str(bool(paired)).lower()))
     if family == "windows_gradient":
         outs = tuple(ceil_div(n + p, s) if known else n for n, p, s in zip(sizes, padding, stride, strict=True))
-    return Launch(unit, planes * math.prod(outs), index, numbers, made)
+    return Launch(unit, planes * math.prod(outs), index, numbers)
 
 
 # ── statistics over axes that are not the last ones ──────────────────────────────────────────────────────────

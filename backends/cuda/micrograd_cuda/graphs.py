@@ -186,14 +186,13 @@ class Graphed:
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """The program's outputs."""
         stream = self.cupy.cuda.get_current_stream()
-        if stream.ptr or self._refused or self._lock.locked():  # by another thread, or where a signal came
+        plain = stream.ptr or self._refused or not all(hasattr(x, "data") for x in inputs)
+        if plain or self._lock.locked():  # by another thread, or where a signal came
             return self._plain(*inputs)
         with self._lock:  # which no interrupt leaves held
             return self._called(stream, inputs)
 
     def _called(self, stream: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not all(hasattr(x, "data") for x in inputs):
-            return self._plain(*inputs)
         places = [*map(_place, inputs)]
         if len(self._watched) < WATCHED:
             return self._watch(places, inputs)

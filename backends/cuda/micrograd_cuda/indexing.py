@@ -54,10 +54,9 @@ class Indexing(Kernels):
         columns = math.prod(before) * math.prod(after)
         values = xp.full((), values, dtype=x.dtype) if is_number(values) else values
         values = xp.broadcast_to(values, (*before, *indices.shape, *after)).reshape(*before, indices.size, *after)
-        order = (axis, *(each for each in range(len(x.shape)) if each != axis))
-        base, rows = (each.transpose(order).reshape(each.shape[axis], columns) for each in (x, values))
+        base, rows = (xp.moveaxis(each, axis, 0).reshape(each.shape[axis], columns) for each in (x, values))
         out = self._sums(self.contiguous(base), indices, rows, length, columns, negative=True)
-        return out.reshape(length, *before, *after).transpose(tuple(sorted(range(len(order)), key=order.__getitem__)))
+        return xp.moveaxis(out.reshape(length, *before, *after), 0, axis)
 
     def _sums(self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False) -> Any:
         """(rows, columns): `base` or zeros, and to row ``indices[i]`` added row `i` of the values.

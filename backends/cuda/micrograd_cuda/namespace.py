@@ -8,7 +8,7 @@ from typing import Any, Final
 
 MOVING: Final = frozenset(
     "arange asarray ascontiguousarray astype broadcast_to concat empty expand_dims flip from_dlpack full "
-    "permute_dims repeat reshape result_type roll squeeze stack take tile unstack zeros".split()
+    "moveaxis permute_dims repeat reshape result_type roll squeeze stack take tile unstack zeros".split()
 )
 """Functions that make or move elements, whatever these are: they take bfloat16 as it is."""
 

@@ -106,15 +106,14 @@ class CapturedProducts(Library):
 
     def use(self, stream: int, workspace: int, size: int) -> None:
         """Of products from here on."""
-        pointer = ctypes.c_void_p
-        self._call("cublasSetStream_v2", self._handle, pointer(stream))
-        self._call("cublasSetWorkspace_v2", self._handle, pointer(workspace), ctypes.c_size_t(size))
+        self._call("cublasSetStream_v2", self.handle, stream)
+        self._call("cublasSetWorkspace_v2", self.handle, workspace, size)
         self._call("cublasSetMathMode", self.handle, 0)
 
 
 KINDS: Final = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
-CALLED: Final = {"cublasGemmEx": "piiiiippiipiippiiii", "cublasSetMathMode": "pi",
-                 "cublasGemmStridedBatchedEx": "piiiiippiilpiilppiiliii"}  # fmt: skip
+CALLED: Final = {"cublasGemmEx": "piiiiippiipiippiiii", "cublasSetMathMode": "pi", "cublasSetStream_v2": "pp",
+                 "cublasGemmStridedBatchedEx": "piiiiippiilpiilppiiliii", "cublasSetWorkspace_v2": "ppl"}  # fmt: skip
 """Functions, and the types of their arguments."""
 
 

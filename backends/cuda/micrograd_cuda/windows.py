@@ -80,4 +80,4 @@ class Windows(Kernels):
         out = self.runtime.empty(made, dtype)
         given = tuple(self.contiguous(x) if hasattr(x, "shape") else x for x in given)
         start = self.alignment(out, *(x for x in given if hasattr(x, "shape")))
-        return launched(self.runtime, geometry.windows(family, kind, name_of(dtype), start, made, *facts), out, *given)
+        return launched(self.runtime, geometry.windows(family, kind, name_of(dtype), start, *facts), out, *given)

@@ -115,7 +115,7 @@ CHANNELS = (
 def windows_unit(family: str, kind: str, dtype: str, size: Shape, kernel: Shape, stride: Shape, padding: Shape) -> Unit:
     steps = kernel, stride, padding, (1,) * len(kernel)
     lengths = lengths_of(family, size, *steps)
-    return geometry.windows(family, kind, dtype, 16, (), (2, 3, *size), lengths, steps).unit
+    return geometry.windows(family, kind, dtype, 16, (2, 3, *size), lengths, steps).unit
 
 
 def other_units(dtype: str) -> Iterator[Unit]:
