@@ -100,10 +100,8 @@ class Convolution(Windows):
         """Without patches; ``None`` where there is no cuDNN, or it has no such convolution."""
         dtype, runtime = name_of(x.dtype), self.runtime
         kind = math_type(dtype, self.precision())
-        if patches_are_better(made, *shapes[1:], groups, dtype, kind):
-            return None
         call = Convolved(made, *shapes, *steps[1:], groups, dtype, kind)
-        run = runtime.convolve(call)
+        run = None if patches_are_better(made, *shapes[1:], groups, dtype, kind) else runtime.convolve(call)
         if run is None:
             return None
         x, y = (z if z.flags.c_contiguous and not runtime.address(z) % 16 else copied(runtime, z) for z in (x, y))

@@ -103,8 +103,8 @@ class CUDABackend(ArrayAPIBackend):
             kept = self._guarded[op] = found, self.guarded(found)
         return kept[1]
 
-    def _worded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """`kernel`, and our words for a lack of memory."""
+    def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """`kernel`, and our words for a lack of memory; on this GPU, whichever of several is the current one."""
         parameters, exhausted = Parameters.of(kernel) or PACKED, self.cupy.cuda.memory.OutOfMemoryError
         operands = ", ".join([*(x for x in parameters.positional if not x.startswith("**")), ""])
         lines = (
@@ -115,11 +115,7 @@ class CUDABackend(ArrayAPIBackend):
             "return _result",
         )
         known = {"_kernel": kernel, "_exhausted": exhausted, "_holding": self.holding, "_backend": self}
-        return parameters.function(lines, known)
-
-    def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """On this GPU, whichever is current; where there is one only, at no cost."""
-        single = self._worded(kernel)
+        single = parameters.function(lines, known)
         if not self._several:
             return single
         current, device = self.cupy.cuda.runtime.getDevice, self.cupy.cuda.Device
