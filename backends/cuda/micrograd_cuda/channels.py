@@ -26,13 +26,8 @@ class Norms(Reductions):
 
     def _channels(self, x: Any, axes: Shape) -> Channels | None:
         """``None`` for last axes, and for what lies transposed, of which they are the last."""
-        if not x.size:
-            return None
-        if not x.flags.c_contiguous:
-            order = (*(each for each in range(len(x.shape)) if each not in axes), *axes)
-            if x.transpose(order).flags.c_contiguous:
-                return None
-        return geometry.channels(x.shape, tuple(sorted(axes)))
+        turned = not x.flags.c_contiguous and x.transpose(geometry.axes_last(len(x.shape), axes)).flags.c_contiguous
+        return None if turned or not x.size else geometry.channels(x.shape, tuple(sorted(axes)))
 
     def _of_images(self, x: Any) -> tuple[Shape, Channels | None]:
         """All axes but the second, and what is to know of these."""

@@ -55,6 +55,15 @@ def power_of_two(number: int, most: int) -> int:
     return number & -number
 
 
+def axes_last(count: int, axes: Shape) -> Shape:
+    """The order of so many axes in which some are the last.
+
+    >>> axes_last(4, (2, 0))
+    (1, 3, 2, 0)
+    """
+    return (*(each for each in range(count) if each not in axes), *axes)
+
+
 def broadcast_strides(place: Place, shape: Shape) -> Shape:
     """Strides that walk the operand in step with a result of `shape`: 0 along axes that repeat it."""
     missing = len(shape) - len(place.shape)

@@ -10,7 +10,7 @@ from typing import Any
 from micrograd_core.compiler.program import operation
 from micrograd_core.layout import Shape
 from micrograd_core.support.signatures import Parameters
-from micrograd_cuda.geometry import Launch, Pieces, Place, blocks, elementwise, instance, power_of_two
+from micrograd_cuda.geometry import Launch, Pieces, Place, axes_last, blocks, elementwise, instance, power_of_two
 from micrograd_cuda.plans import planned
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, Unit
@@ -55,10 +55,8 @@ class Kernels:
 
     def last(self, x: Any, axes: Shape) -> Any:
         """`x`, contiguous, with `axes` last; in their order."""
-        ndim = len(x.shape)
-        if axes != tuple(range(ndim - len(axes), ndim)):
-            x = x.transpose((*(each for each in range(ndim) if each not in axes), *axes))
-        return self.contiguous(x)
+        order = axes_last(len(x.shape), axes)
+        return self.contiguous(x if order == tuple(range(len(order))) else x.transpose(order))
 
     def wide(self, dtype: Any) -> Any:
         """The dtype in which elements of `dtype` are added up."""

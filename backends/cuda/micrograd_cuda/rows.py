@@ -203,9 +203,8 @@ class Rows(Reductions):
 
     def _back(self, out: Any, axes: Shape) -> Any:
         """A view with the last axes at `axes`."""
-        ndim = len(out.shape)
-        order = (*(each for each in range(ndim) if each not in axes), *axes)
-        return out if order == tuple(range(ndim)) else out.transpose(tuple(sorted(range(ndim), key=order.__getitem__)))
+        order, plain = geometry.axes_last(len(out.shape), axes), tuple(range(len(out.shape)))
+        return out if order == plain else out.transpose(tuple(sorted(plain, key=order.__getitem__)))
 
     def _run(self, family: str, out: Any, operands: tuple[Any, ...], columns: int, resident: int = 1,
              *arguments: str) -> Any:  # fmt: skip
