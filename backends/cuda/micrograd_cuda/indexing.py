@@ -37,8 +37,7 @@ class Indexing(Kernels):
     @of_elements
     def embedding_gradient(self, g: Any, indices: Any, *, num_embeddings: int) -> Any:
         """The sum of the rows of `g` for each row of the weight."""
-        columns = g.shape[-1]
-        return self._sums(None, indices, g.reshape(indices.size, columns), num_embeddings, columns)
+        return self._sums(None, indices, g.reshape(indices.size, g.shape[-1]), num_embeddings)
 
     def getitem_gradient(self, g: Any, *, shape: Shape, key: Any) -> Any:
         """Zeros, and into their memory what was taken. Under `jit` it is part of a nest."""
@@ -55,16 +54,16 @@ class Indexing(Kernels):
         values = xp.full((), values, dtype=x.dtype) if is_number(values) else values
         values = xp.broadcast_to(values, (*before, *indices.shape, *after)).reshape(*before, indices.size, *after)
         base, rows = (xp.moveaxis(each, axis, 0).reshape(each.shape[axis], columns) for each in (x, values))
-        out = self._sums(self.contiguous(base), indices, rows, length, columns, negative=True)
+        out = self._sums(self.contiguous(base), indices, rows, length, negative=True)
         return xp.moveaxis(out.reshape(length, *before, *after), 0, axis)
 
-    def _sums(self, base: Any, indices: Any, values: Any, rows: int, columns: int, *, negative: bool = False) -> Any:
+    def _sums(self, base: Any, indices: Any, values: Any, rows: int, *, negative: bool = False) -> Any:
         """(rows, columns): `base` or zeros, and to row ``indices[i]`` added row `i` of the values.
 
         With `negative`, negative indices count from the end.
         """
-        dtype, shape = values.dtype, (rows, columns)
-        if not rows * columns or not indices.size:
+        dtype, shape = values.dtype, (rows, values.shape[1])
+        if 0 in shape or not indices.size:
             return self.xp.zeros(shape, dtype=dtype) if base is None else base.copy()
         keys, key = self._keys(indices, rows, negative), geometry.counter(rows)
         order = self.xp.argsort(keys, stable=True).astype(self.xp.int64, copy=False)

@@ -125,6 +125,5 @@ def facts() -> Facts:
         with suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
     built_for = next((int(name[9:11]) for name in installed if name != "cupy"), None)
-    return found._replace(
-        cupy=next(iter(installed.values()), "0"), built_for=built_for, conflicts=tuple(sorted(installed))
-    )
+    version = next(iter(installed.values()), "0")
+    return found._replace(cupy=version, built_for=built_for, conflicts=tuple(sorted(installed)))

@@ -66,8 +66,7 @@ class Reductions(Kernels):
         """Partial results, (parts, channels), as one."""
         if len(found) == 1:
             return found[0]
-        of = Channels(False, found.shape[0], found.shape[1], 1)
-        return self.channels(found, of, dtype, functor, divisor, whole=True)
+        return self.channels(found, Channels(False, len(found), found.shape[1], 1), dtype, functor, divisor, whole=True)
 
     def relu_gradient(self, g: Any, out: Any) -> Any:
         """The gradient of relu."""
