@@ -28,8 +28,7 @@ if __package__ in (None, ""):  # run as a file
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import micrograd_core as mg
-from benchmarks import benchmark_gpu as gpu
-from benchmarks import cases, peers
+from benchmarks import benchmark_gpu as gpu, cases, peers
 from benchmarks.cases import Arrays, Case
 from benchmarks.check import Disagreement, check
 from benchmarks.gpu import record

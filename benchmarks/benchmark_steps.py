@@ -89,8 +89,7 @@ def ours(name: str, device: str, jitted: bool) -> Callable[[], float]:
 
 def tinygrads(name: str, jitted: bool) -> Callable[[], float]:
     """The same step by tinygrad, on the device that ``CL`` is."""
-    from tinygrad import Tensor, TinyJit
-    from tinygrad import nn as tiny
+    from tinygrad import Tensor, TinyJit, nn as tiny
 
     Tensor.training = True
     if name == "GPT":

@@ -25,8 +25,7 @@ from unittest.mock import patch
 
 from benchmarks import report
 from micrograd_core import Value, jit
-from micrograd_core.scalar import jit as scalar_jit
-from micrograd_core.scalar import max
+from micrograd_core.scalar import jit as scalar_jit, max
 
 VOCABULARY, WIDTH, HEADS, LENGTH = 27, 16, 4, 16
 HEAD = WIDTH // HEADS

@@ -6,8 +6,7 @@ import inspect
 from typing import Any, NamedTuple
 
 from micrograd_core.array.functions import shape_of
-from micrograd_core.dtypes import DType, float32
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DType, dtype as as_dtype, float32
 from micrograd_core.ops import Array, Op, Sample
 
 

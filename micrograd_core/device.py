@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from micrograd_core.backend import CAPABILITIES
-from micrograd_core.dtypes import DType
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DType, dtype as as_dtype
 from micrograd_core.errors import UNUSABLE, BackendNotFound, DTypeError, MicrogradError
 from micrograd_core.support.context import default_devices, during
 from micrograd_core.support.open_devices import OPENED, OPENING, REFUSED, forget

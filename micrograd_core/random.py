@@ -20,8 +20,7 @@ from typing import Any
 from micrograd_core.array.creation import finished
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.device import Device, default_device
-from micrograd_core.dtypes import DType, bool_, check_scalar, float32, int64, integer_range
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DType, bool_, check_scalar, dtype as as_dtype, float32, int64, integer_range
 from micrograd_core.engine.apply import create
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape, as_shape

@@ -25,8 +25,7 @@ if __package__ in (None, ""):  # run as a file
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
 from benchmarks.gpu import activity, record
-from micrograd_core import Device, Tensor, jit, nn, optim, use_device
-from micrograd_core import random as random_numbers
+from micrograd_core import Device, Tensor, jit, nn, optim, random as random_numbers, use_device
 from micrograd_core.errors import OutOfMemory
 
 ROOT = Path(__file__).resolve().parent.parent.parent

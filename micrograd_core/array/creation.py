@@ -12,8 +12,7 @@ from typing import Any
 
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.device import Device, default_device
-from micrograd_core.dtypes import DEFAULTS, DType, check_scalar, complex128, float32, float64, int64
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DEFAULTS, DType, check_scalar, complex128, dtype as as_dtype, float32, float64, int64
 from micrograd_core.engine.apply import apply, create
 from micrograd_core.engine.dlpack import from_dlpack as engine_from_dlpack
 from micrograd_core.errors import DTypeError, ShapeError

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from micrograd_core.ops import SAME, Array, Op
 from micrograd_core.ops.core.movement import requested
-from micrograd_core.ops.shared import complex_dtype, real_dtype, to_bool, to_int64
+from micrograd_core.ops.shared import at_least_single, complex_dtype, real_dtype, to_bool, to_int64
 
 FILE: Final = __file__.replace("documentation.py", "parameters.txt")
 RESULTS: Final[dict[Any, str]] = {
@@ -19,6 +19,7 @@ RESULTS: Final[dict[Any, str]] = {
     to_int64: "int64 dtype",
     real_dtype: "the dtype of the operands' real parts",
     complex_dtype: "the complex dtype that goes with the operands'",
+    at_least_single: "the operands' common dtype, or float32 for halves",
 }
 """`Op.result` in words."""
 RAISES: Final = "DeviceMismatch DTypeError ShapeError UnsupportedOp OutOfMemory".split()

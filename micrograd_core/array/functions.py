@@ -75,7 +75,7 @@ def _function(op: Op) -> Callable[..., Tensor]:
         return apply(op, operands, params)
 
     def variadic(arrays: Any = None, /, *axis: int, **kwargs: Any) -> Tensor:
-        if arrays is None:
+        if arrays is None or (axis and op.name in OF_LISTS):
             raise unbound(function, (), kwargs, TypeError(f"{op.name}() takes a list of tensors by position"))
         operands = tuple(map(asarray, arrays))
         if axis or kwargs:
@@ -140,13 +140,18 @@ def _running(  # type: ignore[empty-body]
     x: Tensor, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
 ) -> Tensor: ...
 def _many(arrays: Sequence[Tensor], /, axis: int | None = 0) -> Tensor: ...  # type: ignore[empty-body]
+def _together(arrays: Sequence[Tensor], /) -> Tensor: ...  # type: ignore[empty-body]
 def _positions(arrays: Sequence[Tensor], /, *, shape: tuple[int, ...]) -> Tensor: ...  # type: ignore[empty-body]
+
+
+OF_LISTS: Final[dict[str, Callable[..., Any]]] = {"linear_index": _positions, "global_norm": _together}
+"""Operations of lists, but for those along an axis."""
 
 
 def shape_of(op: Op) -> Callable[..., Any]:
     """A function that has the signature of an operation."""
     if op.operands == -1:
-        return _positions if op.name == "linear_index" else _many
+        return OF_LISTS.get(op.name, _many)
     if op.parameters is None:
         return (_one, _two, _choice if op.name == "where" else _three)[op.operands - 1]
     if op.cast is accumulator:

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from micrograd_core import dtypes, layout
 from micrograd_core.array.tensor import Tensor, asarray, shares_memory
 from micrograd_core.device import Device, default_device
-from micrograd_core.dtypes import DTYPES, DType, complex64, float32, int64, promote
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DTYPES, DType, complex64, dtype as as_dtype, float32, int64, promote
 from micrograd_core.errors import DTypeError, MicrogradError, one_of
 from micrograd_core.ops.arguments import advising
 

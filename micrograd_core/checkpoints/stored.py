@@ -437,8 +437,8 @@ def _shape(x: Any) -> str:
 
 
 def _state(x: Any) -> dict[str, Any]:
-    """What an object goes on from: its `state_dict`, and the numbers that it says to change at each step."""
-    held = vars(x) if hasattr(x, "__dict__") else {}
+    """What an object goes on from: its `state_dict`, and the public numbers that it says to change at each step."""
+    held = {name: value for name, value in vars(x).items() if name[:1] != "_"} if hasattr(x, "__dict__") else {}
     changing = {name: held[name] for name in getattr(x, "changing", ()) if isinstance(held.get(name, ...), PLAIN)}
     state = {"state": x.state_dict()} if hasattr(x, "state_dict") else {}
     return state | ({"changing": changing} if changing else {})

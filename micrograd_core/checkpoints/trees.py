@@ -9,8 +9,7 @@ from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.checkpoints.refusals import CheckpointError
 from micrograd_core.device import Device
-from micrograd_core.dtypes import DType, weak
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DType, dtype as as_dtype, weak
 from micrograd_core.nn import functional
 from micrograd_core.support.escaping import printable
 from micrograd_core.support.open_devices import OPENED

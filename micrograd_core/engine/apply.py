@@ -15,8 +15,7 @@ from micrograd_core.engine.array import BaseTensor, Storage, T, share_view, stor
 from micrograd_core.engine.explain import explain, refusal
 from micrograd_core.engine.graph import Parts, Record, Version, kernels_of
 from micrograd_core.engine.ingest import as_array, ingest
-from micrograd_core.engine.modes import autocast_dtype, cast_to, grad_mode, records_at, suspended
-from micrograd_core.engine.modes import contexts as autocasts
+from micrograd_core.engine.modes import autocast_dtype, cast_to, contexts as autocasts, grad_mode, records_at, suspended
 from micrograd_core.errors import DeviceMismatch
 from micrograd_core.ops import SAME, TABLE, Op
 from micrograd_core.ops.core.reductions import accumulator

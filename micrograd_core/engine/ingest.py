@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from micrograd_core.device import Device, default_device
-from micrograd_core.dtypes import DTYPES, DType, bfloat16, infer, pack, unpack
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DTYPES, DType, bfloat16, dtype as as_dtype, infer, pack, unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.explain import explain
 from micrograd_core.errors import DTypeError, GraphError, ShapeError, UnreadableHandle, UnsupportedDType

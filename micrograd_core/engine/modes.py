@@ -11,8 +11,7 @@ from __future__ import annotations
 from abc import ABCMeta
 from typing import Any, Final
 
-from micrograd_core.dtypes import DType, bfloat16, float16, float32
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DType, bfloat16, dtype as as_dtype, float16, float32
 from micrograd_core.errors import DTypeError
 from micrograd_core.ops.record import HALF, Op
 from micrograd_core.support.context import during, grad_modes, half_types

@@ -7,8 +7,7 @@ from typing import Any
 
 from micrograd_core.engine.explain import explain_rule
 from micrograd_core.engine.graph import FREED, PARENTS, Leaf, Parts, Record, Version, kernels_of, made_by
-from micrograd_core.engine.modes import autocast_dtype, suspended
-from micrograd_core.engine.modes import contexts as autocasts
+from micrograd_core.engine.modes import autocast_dtype, contexts as autocasts, suspended
 from micrograd_core.errors import GraphError
 from micrograd_core.ops.core.movement import unbroadcast
 

@@ -53,8 +53,10 @@ class Host:
         self._known = {}  # what is read later is read anew
         self.entries.append((action, (), None))
 
-    def compute(self, function: Callable[..., Any], *given: Any) -> HostNumber:
+    def compute(self, function: Callable[..., Any], *given: Any) -> Any:
         """A number from others."""
+        if any(x.__class__ is DeviceNumber for x in given):
+            return NotImplemented  # that computes it
         for x in given:
             if x.__class__ is not HostNumber and not isinstance(x, (int, float)):
                 raise TraceError(
@@ -126,3 +128,24 @@ for _name in ARITHMETIC:
     setattr(HostNumber, f"__r{_name}__", lambda x, y, f=operator.__dict__[_name]: x.host.compute(f, y, x))
 for _name in ("lt", "le", "eq", "ne", "gt", "ge"):
     setattr(HostNumber, f"__{_name}__", lambda x, y, f=operator.__dict__[_name]: x.host.decide(f, x, y))
+
+
+class DeviceNumber:
+    """A number that a program computes: a handle of shape (), with Python's arithmetic."""
+
+    __slots__ = ("handle", "kernels")
+
+    def __init__(self, kernels: Any, handle: Any) -> None:
+        self.kernels, self.handle = kernels, handle
+
+    def _with(self, op: str, x: Any, y: Any) -> DeviceNumber:
+        given = [each.handle if each.__class__ is DeviceNumber else each for each in (x, y)]
+        return DeviceNumber(self.kernels, getattr(self.kernels, op)(*given))
+
+    def __neg__(self) -> DeviceNumber:
+        return self._with("multiply", self, -1)
+
+
+for _name, _op in {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "pow"}.items():
+    setattr(DeviceNumber, f"__{_name}__", lambda x, y, op=_op: x._with(op, x, y))
+    setattr(DeviceNumber, f"__r{_name}__", lambda x, y, op=_op: x._with(op, y, x))

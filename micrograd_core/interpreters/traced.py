@@ -19,7 +19,7 @@ from micrograd_core.compiler.program import Ref, Step
 from micrograd_core.compiler.specs import TensorSpec
 from micrograd_core.dtypes import DTYPES, DType, pack, uint64
 from micrograd_core.errors import TraceError
-from micrograd_core.interpreters.host import HostNumber, Position
+from micrograd_core.interpreters.host import DeviceNumber, HostNumber, Position
 from micrograd_core.interpreters.raw import Kernels
 from micrograd_core.layout import Shape
 from micrograd_core.ops import TABLE, Op
@@ -209,6 +209,9 @@ class Recorder:
             if x.trace is not self:
                 raise TraceError(f"{op.name}: a tensor is of another call of a function under jit; return it there")
             return x
+        if x.__class__ is DeviceNumber:
+            given = x.handle
+            return given if beside in (None, given.dtype) else self.emit(TABLE["astype"], given, dtype=beside)
         if x.__class__ is HostNumber:
             dtype = beside or DTYPES["float32"]
             real = self.table.root_below.constant((x.value,), (), dtype)

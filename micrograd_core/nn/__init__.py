@@ -10,10 +10,7 @@ from __future__ import annotations
 import typing as _typing  # whose names are not ours to offer
 
 from micrograd_core.array.functions import FUNCTIONS
-from micrograd_core.nn import functional as functional
-from micrograd_core.nn import init as init
-from micrograd_core.nn import initialization as initialization
-from micrograd_core.nn import utils as utils
+from micrograd_core.nn import functional as functional, init as init, initialization as initialization, utils as utils
 from micrograd_core.nn.attention import *
 from micrograd_core.nn.call import *
 from micrograd_core.nn.containers import *

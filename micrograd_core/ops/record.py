@@ -35,7 +35,7 @@ from micrograd_core.dtypes import DType
 from micrograd_core.layout import Shape, resolve_axis
 
 if TYPE_CHECKING:
-    from micrograd_core.ops.operations import Handle as Handle, Operand as Operand, Table as Table, TypeIs as TypeIs  # noqa: I001
+    from micrograd_core.ops.operations import Handle as Handle, Operand as Operand, Table as Table, TypeIs as TypeIs
 else:
     Handle = Operand = Table = TypeIs = Any
 

@@ -70,8 +70,8 @@ def in_dtype_of(k: Table, real: Handle, x: Handle) -> Handle:
     return real if real.dtype == x.dtype else k.astype(real, dtype=x.dtype)
 
 
-def at_least_single(dtype: DType) -> DType:
-    """float32 in the place of half precision, in which nobody factorises or transforms."""
+def at_least_single(dtype: DType, params: Any = None) -> DType:
+    """float32 in the place of half precision, in which nobody factorises, transforms or adds up."""
     return float32 if dtype.bits == 16 and dtype.is_floating else dtype
 
 

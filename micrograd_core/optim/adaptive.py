@@ -52,6 +52,7 @@ class Adagrad(Rule):
     Tensor([ 0.99, -1.99], requires_grad=True)
     """
 
+    begins = "initial_accumulator_value"
     kept: ClassVar[tuple[str, ...]] = ("step", "sum")
 
     lr: float = 1e-2
@@ -105,6 +106,7 @@ class Adadelta(Rule):
     Tensor([0.9968, -1.997], requires_grad=True)
     """
 
+    begins = 0.0
     kept: ClassVar[tuple[str, ...]] = ("square", "moved")
 
     lr: float = 1.0
@@ -276,6 +278,8 @@ class Adamax(WithMoments):
     Tensor([ 0.998, -1.998], requires_grad=True)
     """
 
+    begins = 0.0
+
     lr: float = 2e-3
 
     def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
@@ -380,6 +384,7 @@ class Lion(Rule):
     Tensor([0.9999,    -2.], requires_grad=True)
     """
 
+    begins = 0.0
     kept: ClassVar[tuple[str, ...]] = ("m",)
     decoupled_weight_decay = True
 

@@ -18,8 +18,10 @@ from micrograd_core.array.tensor import Tensor, asarray, is_frozen
 from micrograd_core.dtypes import REAL_OF, float32, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import GraphError, ShapeError
+from micrograd_core.interpreters.host import DeviceNumber
 from micrograd_core.ops.record import Handle, Table
 from micrograd_core.support.atomic import assign_all
+from micrograd_core.support.context import programs
 from micrograd_core.support.states import check_state
 from micrograd_core.support.warning import warn
 
@@ -71,6 +73,9 @@ class Optimizer:
     """The name of the kernel that steps many parameters at once."""
     maximize: bool = False
     """Whether parameters go up their gradients."""
+    begins: ClassVar[float | str | None] = None
+    """The number that all it keeps begins with, or the hyperparameter that says it: then a program can leave out the
+    first step, too. A class with an `update` of its own says it anew."""
     scalars: ClassVar[tuple[str, ...]] = ()
     """Names in `kept` of single numbers, of shape ()."""
     kept: ClassVar[tuple[str, ...]] = ()
@@ -85,6 +90,10 @@ class Optimizer:
     eps: float
     momentum: float
     _given: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
+
+    def __init_subclass__(cls) -> None:
+        if "update" in vars(cls):
+            cls.begins = vars(cls).get("begins")
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Keeps what it is made with, for further groups."""
@@ -298,20 +307,15 @@ class Optimizer:
         """Move the parameters of one group."""
         groups: dict[Any, list[Any]] = {}
         for i, (p, state) in enumerate(zip(self._own, self.state, strict=True)):
-            g = p.grad
-            if g is None:
+            if p.grad is None:
                 continue
-            new, way = state.copy(), g._handle
-            if self.maximize:
-                way = p._kernels.negative(way)
             if p._kernels in self._together and p.dtype.kind == "real floating":
-                phase = state.get("step"), *[name in state for name in self.kept]
-                groups.setdefault((p._kernels, p.dtype, phase), []).append((i, p, way, new))
+                new = state.copy()
+                new["step"] = steps_of(p._kernels, new)
+                phase = new["step"], *[name in state for name in self.kept]
+                groups.setdefault((p._kernels, p.dtype, phase), []).append((i, p, self._way(p), new))
             else:
-                update = self._update_parts if p.dtype.is_complex else self._updated
-                update = self._update_wide if p.dtype.itemsize == 2 else update
-                handle = update(p._kernels, p._handle, way, new)
-                p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
+                self._move_one(i)
         for (k, _, _), group in groups.items():
             places, tensors, grads, kept = (list(column) for column in zip(*group, strict=True))
             moved = self.update_together(k.backend.kernel(self.together), [p._handle for p in tensors], grads, kept)
@@ -322,6 +326,19 @@ class Optimizer:
             for p, handle in zip(tensors, moved, strict=True):
                 changes += [(p, "_handle", handle), (p, "_storage", None)]
             assign_all(changes)
+
+    def _way(self, p: Tensor) -> Any:
+        """The gradient, or where parameters go up its negative."""
+        g: Any = p.grad
+        return p._kernels.negative(g._handle) if self.maximize else g._handle
+
+    def _move_one(self, i: int) -> None:
+        """Move a parameter that has a gradient."""
+        p, new = self._own[i], self.state[i].copy()
+        update = self._update_parts if p.dtype.is_complex else self._updated
+        update = self._update_wide if p.dtype.itemsize == 2 else update
+        handle = update(p._kernels, p._handle, self._way(p), new)
+        p._handle, p._storage, self.state[i] = handle, None, new  # one line: no interrupt comes in between
 
     def update(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """Compute a new parameter; each subclass defines its own.
@@ -350,12 +367,15 @@ class Optimizer:
     def _updated(self, k: Table, p: Handle, g: Handle, state: dict[str, Any]) -> Handle:
         """`update`, with the step counted and the weight decayed before it."""
         if "step" in self.kept:
-            state["step"] = state.get("step", 0) + 1
+            state["step"] = steps_of(k, state) + 1
         if self.weight_decay and self.decoupled_weight_decay:
             p = k.multiply(p, self.shrink)
         elif self.weight_decay:
             g = k.add(g, k.multiply(p, self.weight_decay))
-        return self.update(k, p, g, state)
+        moved = self.update(k, p, g, state)
+        if state.get("step").__class__ is DeviceNumber:
+            state["counted"] = state.pop("step").handle
+        return moved
 
     @property
     def shrink(self) -> float:
@@ -390,7 +410,7 @@ class Optimizer:
         list of Handle
             The new parameters.
         """
-        step = states[0].get("step", 0) + 1
+        step = states[0]["step"] + 1
         names = [name for name in self.kept if name != "step"]
         kept = [[state.get(name) for state in states] for name in names]
         moved, *columns = kernel(params, grads, *kept, **self.settings_at(step))
@@ -447,7 +467,8 @@ class Optimizer:
         Returns
         -------
         dict of str to Tensor
-            By position of the parameter and name: ``"0.m"``, ``"0.step"``. A parameter without a step has no entries.
+            By position of the parameter and name: ``"0.m"``, ``"0.step"``. A parameter without a step has no entries;
+            where `GradScaler` left steps out under `jit`, it has what the rule begins with.
 
         Examples
         --------
@@ -463,8 +484,8 @@ class Optimizer:
         for rule, p, own, prefix in self._kept([rule.state for rule in self.parts]):
             for name in rule.keeps():
                 x = own.get(name)
-                if name == "step" and x is not None:
-                    found[prefix + name] = asarray(x, dtype=float32, device=p.device)
+                if name == "step" and not own.keys().isdisjoint(("step", "counted")):
+                    found[prefix + name] = asarray(steps_of(p._kernels, own.copy()), dtype=float32, device=p.device)
                 elif x is not None:
                     found[prefix + name] = wrap(Tensor, x, p._kernels, p._kernels.dtype(x), None).copy()
         return found
@@ -619,6 +640,26 @@ def at_once(k: Any, compose: Callable[..., Any], x: Handle, least: int) -> Calla
         return compose(k, *operands) if found is NotImplemented else found
 
     return computed
+
+
+def steps_of(k: Any, state: dict[str, Any]) -> Any:
+    """How many steps there were, as a number: what a program has ``"counted"`` on the device is taken out, and read.
+
+    Parameters
+    ----------
+    k : Kernels
+        The kernels of the device.
+    state : dict
+        What is kept for a parameter.
+
+    Returns
+    -------
+    int, or in a function under `jit` a HostNumber or a DeviceNumber
+    """
+    counted = state.pop("counted", None)
+    if counted is None:
+        return state.get("step", 0)
+    return DeviceNumber(k, counted) if programs.get() is not None else round(_shown(k, counted).item())
 
 
 def averaged(k: Table, old: Any, new: Handle, decay: float) -> Handle:

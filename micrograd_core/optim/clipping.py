@@ -6,24 +6,24 @@ Those in float16 come from a scaled loss, so that small ones do not vanish.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
 
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.dtypes import float32, float64, weak
+from micrograd_core.dtypes import REAL_OF, float32, float64, weak
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.modes import no_grad
-from micrograd_core.errors import DTypeError
+from micrograd_core.errors import DTypeError, TraceError
 from micrograd_core.ops.shared import NARROW
-from micrograd_core.optim.base import Optimizer, at_once
+from micrograd_core.optim.base import Optimizer
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.context import programs
 
-EPSILON = 1e-6
+EPSILON: Final = 1e-6
 """Added to a norm before it divides, as in PyTorch."""
-LARGE = 1 << 14
-"""Elements of a gradient from which on its squares are added up for themselves, in one pass over memory."""
+LARGEST: Final = 2.0**127
+"""Of scales: with twice as much, a loss in float32 would be infinite for ever."""
 
 
 def clip_grad_norm(
@@ -47,7 +47,8 @@ def clip_grad_norm(
     Returns
     -------
     float, or in a function under `jit` a Tensor of shape ()
-        The norm before; infinite or NaN if a gradient is, and then all gradients become NaN, for all to see.
+        The norm before. Where it is infinite or NaN, since a gradient is, or it is beyond the range of float32 or of
+        the gradients' wider dtype, all gradients become NaN, for all to see.
 
     Raises
     ------
@@ -73,14 +74,15 @@ def clip_grad_norm(
     if not order > 0:
         raise ValueError(f"clip_grad_norm: norm_type must be positive, such as 2, 1 or infinity; got {norm_type}")
     owners = [p for p in ([params] if isinstance(params, Tensor) else params) if p.grad is not None]
-    if programs.get() is not None and owners:
+    gradients = [p.grad.detach() for p in owners if p.grad is not None]
+    if programs.get() is not None and any(g.size for g in gradients):
         if error_if_nonfinite:
             raise ValueError(
                 "clip_grad_norm: a function under jit reads no numbers, and so error_if_nonfinite cannot raise there; "
                 "look at the norm that the function returns"
             )
-        return _traced_clip(owners, float(max_norm), order)  # type: ignore[no-any-return]
-    norms = _norms([p.grad for p in owners if p.grad is not None], order)
+        return _traced_clip(owners, gradients, float(max_norm), order)  # type: ignore[no-any-return]
+    norms = _read(_norms(gradients, order))
     total = _common(norms, order) if all(map(math.isfinite, norms)) else sum(norms)
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(
@@ -88,7 +90,7 @@ def clip_grad_norm(
         )
     factor = float(max_norm) / (total + EPSILON) if math.isfinite(total) else math.nan
     if not factor >= 1:
-        _replace(owners, lambda k, g: k.multiply(g, factor))
+        _assign(owners, _multiplied(gradients, factor)[0])
     return total
 
 
@@ -131,33 +133,22 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
     for p in params:
         if p.dtype.is_complex:
             raise DTypeError(f"clip_grad_value: {p.dtype} numbers have no order; use clip_grad_norm")
-    _replace(params, lambda k, g: k.maximum(k.minimum(g, float(limit)), -float(limit)))
+    owners = [p for p in params if p.grad is not None]
+    bounded = [FUNCTIONS["clip"](p.grad.detach(), -float(limit), float(limit)) for p in owners if p.grad is not None]
+    _assign(owners, bounded)
 
 
-def _norms(gradients: list[Tensor], order: float) -> list[float]:
-    """The norm of each gradient; of float32 from its sum of squares in float64, where none overflows or vanishes."""
-    if order == 2 and _fits_float64(gradients):
-        tables = dict.fromkeys(g._kernels for g in gradients)
-        squares = [x for k in tables for x in _squares(k, [g._handle for g in gradients if g._kernels is k])]
-        return [math.sqrt(x) for x in _read(squares)]
-    return _read([_norm(g.detach(), order) for g in gradients if g.size])
-
-
-def _fits_float64(gradients: list[Tensor]) -> bool:
-    """Whether squares are added up in float64, in which no sum of float32's leaves the range."""
-    return all(g.dtype is float32 and "float64" in g._kernels.backend.dtypes for g in gradients)
-
-
-def _squares(k: Any, handles: list[Any]) -> list[Tensor]:
-    """Sums of squares: of each large gradient, and of the small ones as one vector."""
-    flat = [k.reshape(x, shape=(math.prod(x.shape),)) for x in handles]
-    small, vectors = ([x for x in flat if (x.shape[0] < LARGE) is which] for which in (True, False))
-    vectors += [k.concat(*small, axis=0)] if small else []
-    return [wrap(Tensor, at_once(k, _squared, x, LARGE)(k, x), k, float64, None) for x in vectors]
-
-
-def _squared(k: Any, x: Any) -> Any:
-    return k.sum(k.square(k.astype(x, dtype=float64)), axis=None, keepdims=False)
+def _norms(gradients: list[Tensor], order: float) -> list[Tensor]:
+    """Norms, of shape (): of all gradients of a device and dtype together, or of each, by another order than 2."""
+    alike: dict[Any, list[Tensor]] = {}
+    for g in gradients:
+        key = (g.device, g.dtype) if order == 2 and not g.dtype.is_complex else id(g)
+        alike.setdefault(key, []).append(g)
+    return [
+        FUNCTIONS["global_norm"](each) if isinstance(key, tuple) else _norm(each[0], order)
+        for key, each in alike.items()
+        if isinstance(key, tuple) or each[0].size
+    ]
 
 
 def _read(numbers: list[Tensor]) -> list[float]:
@@ -165,74 +156,99 @@ def _read(numbers: list[Tensor]) -> list[float]:
     together: dict[Any, list[Tensor]] = {}
     for x in numbers:
         together.setdefault((x.device, x.dtype), []).append(x)
-    return [x for each in together.values() for x in FUNCTIONS["stack"](each, axis=0).tolist()]
+    joined = [FUNCTIONS["stack"](each) if len(each) > 1 else each[0].reshape(1) for each in together.values()]
+    return [number for x in joined for number in x.tolist()]
 
 
 def _norm(g: Tensor, order: float) -> Tensor:
-    """Scaled by the greatest element, so that no power overflows or vanishes; nor does a sum in a half type."""
-    sizes = abs(g)
-    sizes = sizes.astype("float32") if sizes.dtype.bits < 32 else sizes
-    greatest = sizes.max()
-    if order == math.inf:
-        return greatest  # type: ignore[no-any-return]
-    scales = (greatest > 0) & (greatest < math.inf)
-    scaled = sizes / FUNCTIONS["where"](scales, greatest, 1.0)
-    total = (scaled * scaled).sum().sqrt() if order == 2 else (scaled**order).sum() ** (1 / order)
-    return FUNCTIONS["where"](scales, greatest * total, greatest)
+    """Of one tensor, in float32 at least."""
+    return FUNCTIONS["vector_norm"](g.astype(float32) if g.dtype in NARROW else g, ord=order)
 
 
-def _traced_clip(owners: list[Tensor], max_norm: float, order: float) -> Any:
+def _traced_clip(owners: list[Tensor], gradients: list[Tensor], max_norm: float, order: float) -> Any:
     """`clip_grad_norm` in a function under `jit`, which reads no number: the factor is 1 where nothing is scaled."""
     with no_grad():
-        gradients = [p.grad.detach() for p in owners if p.grad is not None and p.grad.size]
-        wide = "float64" in owners[0]._kernels.backend.dtypes
-        if order == 2 and wide and all(g.dtype.is_floating and g.dtype.bits <= 32 for g in gradients):
-            rows = [g.astype(float64).reshape(-1, g.shape[-1] if g.ndim else 1) for g in gradients]
-            total = _length(FUNCTIONS["stack"]([_length(_length(x)) for x in rows]))
-        else:
-            norms = [_norm(g, order) for g in gradients]
-            total = _norm(FUNCTIONS["stack"](norms).astype("float64" if wide else "float32"), order)
+        norms = _norms(gradients, order)
+        total = norms[0] if len(norms) == 1 else _norm(FUNCTIONS["stack"](norms), order)
         finite = (total < math.inf).astype(total.dtype)
         factor = max_norm / (total + EPSILON)
         factor = FUNCTIONS["where"](factor >= 1, 1.0, factor / finite)  # 0 / 0 of an infinite norm
-
-    def scaled(k: Any, g: Any) -> Any:
-        dtype = k.dtype(g)
-        wide = float32 if dtype in NARROW else dtype  # in which the factor is no rough number
-        return k.astype(k.multiply(k.astype(g, dtype=wide), k.astype(factor._handle, dtype=wide)), dtype=dtype)
-
-    _replace(owners, scaled)
+        _assign(owners, [_times(g, factor) for g in gradients])
     return total
 
 
-def _length(x: Any) -> Any:
-    """The Euclidean norm of each row: one pass over memory, and of many tensors one launch on a GPU."""
-    return (x * x).sum(axis=-1).sqrt()
+def _times(g: Tensor, factor: Any) -> Any:
+    """A gradient times a number; halves in float32, in which the number is no rough one."""
+    if g.dtype in NARROW:
+        return _times(g.astype(float32), factor).astype(g.dtype)
+    return g * (factor.astype(REAL_OF.get(g.dtype, g.dtype)) if isinstance(factor, Tensor) else factor)
 
 
-def _replace(params: Iterable[Tensor], change: Callable[[Any, Any], Any]) -> None:
-    """New numbers for all gradients, outside the graph."""
-    changes: list[Any] = [
-        (p, "_grad", wrap(Tensor, change(g._kernels, g._handle), g._kernels, g.dtype, None))
-        for p in params
-        if (g := p.grad) is not None
-    ]
-    assign_all(changes)
+def _assign(owners: list[Tensor], gradients: list[Tensor]) -> None:
+    """New gradients for all, or none."""
+    assign_all([(p, "_grad", g) for p, g in zip(owners, gradients, strict=True)])
 
 
-def _multiplied(gradients: list[Tensor], factor: float) -> tuple[list[Tensor], bool]:
-    """Gradients times a factor, and whether all are finite: by the device's kernel `unscale` at once, if it has one."""
+def _multiplied(gradients: list[Tensor], factor: float) -> tuple[list[Tensor], Any]:
+    """Gradients times a factor, and a tensor that is infinite where one of them is not finite.
+
+    By the device's kernel `unscale` at once; ``None`` for the tensor where it has none, and nobody has looked.
+    """
     kernel: Any = None
     if len({(g._kernels, g.dtype, g._record is None) for g in gradients}) == 1 and gradients[0]._record is None:
         k, dtype = gradients[0]._kernels, gradients[0].dtype
         kernel = k.backend.kernel("unscale") if dtype.kind == "real floating" else None
-    if kernel is not None:
-        handles, found = kernel([g._handle for g in gradients], factor)
-        made = [wrap(Tensor, handle, k, dtype, None) for handle in handles]
-        return made, math.isfinite(wrap(Tensor, found, k, float32, None).item())
-    made = [g * factor for g in gradients]
-    detached = [g.detach() for g in made]
-    return made, all(map(math.isfinite, _norms(detached, 2.0 if _fits_float64(detached) else math.inf)))
+    if kernel is None:
+        return [_times(g, factor) for g in gradients], None
+    handles, found = kernel([g._handle for g in gradients], factor)
+    return [wrap(Tensor, handle, k, dtype, None) for handle in handles], wrap(Tensor, found, k, float32, None)
+
+
+def _are_finite(gradients: list[Tensor]) -> bool:
+    """Whether all elements are; one read of each device."""
+    return all(_read([FUNCTIONS["isfinite"](g.detach()).all() for g in gradients]))
+
+
+def _step_where(finite: Tensor, rule: Optimizer) -> None:
+    """`rule.step()` in a function under `jit`, of which nothing stays where a gradient is not finite.
+
+    Steps are counted on the device then.
+    """
+    k = finite._kernels
+    for part in rule.parts:
+        dampened = vars(part).get("dampening") and part.keeps()
+        if part.begins is None or dampened or any(p.dtype.is_complex for p in part._own):
+            why = " with dampening" if dampened else "" if part.begins is None else " with complex parameters"
+            raise TraceError(
+                f"jit: a program cannot leave out a step of {type(rule).__name__}{why}; call scaler.step(rule) outside "
+                "the function"
+            )
+        part._check_places()
+        for i, (p, kept) in enumerate(zip(part._own, part.state, strict=True)):
+            if p.grad is None:
+                continue
+            before, state = p._handle, _begun(part, k, p, kept)
+            part.state[i] = state
+            part._move_one(i)
+            p._handle = k.where(finite._handle, p._handle, before)
+            new = {name: x for name, x in part.state[i].items() if state[name] is not x}
+            part.state[i] |= {name: k.where(finite._handle, x, state[name]) for name, x in new.items()}
+
+
+def _begun(rule: Optimizer, k: Any, p: Tensor, state: dict[str, Any]) -> dict[str, Any]:
+    """What is kept for a parameter, also before its first step; with steps counted on the device."""
+    begins = getattr(rule, rule.begins) if isinstance(rule.begins, str) else rule.begins
+    dtype = float32 if p.dtype in NARROW else p.dtype
+    found = {name: k.full(shape=p.shape, fill_value=begins, dtype=dtype) for name in rule.keeps()} | state
+    if "step" in rule.kept and "counted" not in state:
+        found["counted"] = k.add(k.full(shape=(), fill_value=0.0, dtype=widest(k)), state.get("step", 0))
+    found.pop("step", None)
+    return found
+
+
+def widest(k: Any) -> Any:
+    """The dtype in which a device keeps single numbers."""
+    return float64 if "float64" in k.backend.dtypes else float32
 
 
 # ── scaled ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,8 +264,10 @@ class GradScaler:
         scaler.update()                 # then halves the scale, and doubles it after a while without
         rule.zero_grad()
 
-    `step` reads one bool from the device. bfloat16 has the range of float32 and needs no scaling. An interrupt finds
-    all gradients of a rule unscaled or none, and `update` done or not begun; for its step see `Optimizer.step`.
+    `step` reads one bool from the device. A whole step may be a function under `jit`, which reads nothing: scale and
+    numbers of steps are kept on the device then, and a norm beyond the range of float32 counts as infinite. bfloat16
+    has the range of float32 and needs no scaling. An interrupt finds all gradients of a rule unscaled or none, and
+    `update` done or not begun; for its step see `Optimizer.step`.
 
     Parameters
     ----------
@@ -280,6 +298,9 @@ class GradScaler:
     Tensor([0.], requires_grad=True)
     """
 
+    changing: ClassVar[tuple[str, ...]] = ("_factor", "_good_steps")
+    """Attributes that may change at each step, also in a function under `jit`."""
+
     def __init__(
         self,
         scale: float = 2.0**16,
@@ -294,10 +315,33 @@ class GradScaler:
                 "GradScaler: scale must be positive, growth above 1, backoff between 0 and 1, and interval at least 1; "
                 f"got {scale}, {growth}, {backoff} and {interval}"
             )
-        self.factor, self.growth, self.backoff, self.interval = scale, growth, backoff, interval
-        self.good_steps, self.enabled = 0, enabled
-        self._finite: bool | None = None  # of the gradients since the last update
-        self._unscaled: list[Any] = []
+        self.growth, self.backoff, self.interval, self.enabled = growth, backoff, interval, enabled
+        self._factor, self._good_steps = scale, 0
+        self._scale: Tensor | None = None  # and instead of these, of an update under jit, on the device
+        self._steps: Tensor | None = None
+        self._finite: Any = None  # whether the gradients since the last update are
+        self._unscaled: tuple[Any, ...] = ()  # rules, since then
+        self._stepped: tuple[Any, ...] = ()
+
+    @property
+    def factor(self) -> float:
+        """The factor of the loss, as a float."""
+        return self._factor if self._scale is None else float(self._scale.item())
+
+    @property
+    def good_steps(self) -> int:
+        """The number of steps without an infinite gradient since the factor changed, as an int."""
+        return self._good_steps if self._steps is None else round(self._steps.item())
+
+    def _numbers(self, k: Any) -> tuple[Tensor, Tensor]:
+        """The factor and the steps in a function under `jit`."""
+
+        def tensor(number: Any) -> Tensor:
+            zero = k.full(shape=(), fill_value=0.0, dtype=widest(k))
+            return wrap(Tensor, k.add(zero, number), k, widest(k), None)
+
+        scale = tensor(self._factor) if self._scale is None else self._scale
+        return scale, tensor(self._good_steps) if self._steps is None else self._steps
 
     def scale(self, loss: Tensor) -> Tensor:
         """Multiply the loss by the factor.
@@ -318,7 +362,11 @@ class GradScaler:
         >>> mg.GradScaler(4.0).scale(mg.asarray(2.0))
         Tensor(8.)
         """
-        return loss * self.factor if self.enabled else loss
+        if not self.enabled:
+            return loss
+        traced = programs.get() is not None
+        factor = self._numbers(loss._kernels)[0].astype(loss.dtype) if traced else self.factor
+        return loss * factor  # type: ignore[no-any-return]
 
     def unscale(self, rule: Optimizer) -> None:
         """Divide the gradients now, to look at them or clip them before `step`. Once between two updates.
@@ -348,14 +396,28 @@ class GradScaler:
         if any(each is rule for each in self._unscaled):
             raise ValueError("GradScaler: these gradients were already unscaled since the last update()")
         owners = [p for p in rule.params if p.grad is not None]
-        made, finite = _multiplied([p.grad for p in owners if p.grad is not None], 1 / self.factor)
+        if programs.get() is not None:
+            self._traced_unscale(rule, owners)
+            return
+        made, found = _multiplied([p.grad for p in owners if p.grad is not None], 1 / self.factor)
+        finite = math.isfinite(found.item()) if found is not None else _are_finite(made)
         unscaled: list[Any] = [(p, "_grad", g) for p, g in zip(owners, made, strict=True)]
-        finite = finite and self._finite is not False
-        assign_all([(self, "_unscaled", [*self._unscaled, rule]), *unscaled, (self, "_finite", finite)])
+        finite = finite and (self._finite is None or bool(self._finite))
+        assign_all([(self, "_unscaled", (*self._unscaled, rule)), *unscaled, (self, "_finite", finite)])
 
     unscale_ = unscale
 
-    def step(self, rule: Optimizer) -> bool:
+    def _traced_unscale(self, rule: Optimizer, owners: list[Tensor]) -> None:
+        """In a function under `jit`, which reads no number: whether all are finite is a tensor."""
+        made = [_times(p.grad, 1 / self._numbers(p._kernels)[0]) for p in owners if p.grad is not None]
+        self._finite = True if self._finite is None and not made else self._finite
+        for norm in _norms([g.detach() for g in made], 2.0):
+            finite = FUNCTIONS["isfinite"](norm)
+            self._finite = finite if self._finite is None else finite & self._finite
+        self._unscaled = (*self._unscaled, rule)
+        _assign(owners, made)
+
+    def step(self, rule: Optimizer) -> Any:
         """Step the optimiser, unless a gradient is infinite or NaN.
 
         Parameters
@@ -365,8 +427,17 @@ class GradScaler:
 
         Returns
         -------
-        bool
+        bool, or in a function under `jit` a Tensor of shape () and dtype bool
             Whether the optimiser stepped.
+
+        Raises
+        ------
+        TraceError
+            In a function under `jit`, for a rule of which a program cannot leave out a step: `NAdam`, `RAdam`, `Rprop`,
+            `LBFGS`, `SGD` with dampening, rules of one's own that say nothing of what they begin with
+            (`Optimizer.begins`), and those of complex parameters.
+        ValueError
+            When the rule has stepped since the last `update`.
 
         Examples
         --------
@@ -380,11 +451,16 @@ class GradScaler:
         if not self.enabled:
             rule.step()
             return True
+        if any(each is rule for each in self._stepped):
+            raise ValueError("GradScaler: step() was already called for this rule since the last update()")
         if not any(each is rule for each in self._unscaled):
             self.unscale(rule)
-        if self._finite:
+        if isinstance(self._finite, Tensor) and programs.get() is not None:
+            _step_where(self._finite, rule)
+        elif self._finite:
             rule.step()
-        return bool(self._finite)
+        self._stepped = (*self._stepped, rule)
+        return self._finite if programs.get() is not None else bool(self._finite)
 
     def update(self) -> None:
         """Set the factor of the next step.
@@ -410,10 +486,25 @@ class GradScaler:
             return
         if self._finite is None:
             raise ValueError("GradScaler: call step() before update()")
-        good_steps, factor = (self.good_steps + 1, self.factor) if self._finite else (0, self.factor * self.backoff)
-        if good_steps == self.interval:
-            good_steps, factor = 0, factor * self.growth
-        self.good_steps, self.factor, self._finite, self._unscaled = good_steps, factor, None, []
+        if programs.get() is not None and isinstance(self._finite, Tensor):
+            self._traced_update(self._finite)
+            return
+        good_steps, factor = self.good_steps + 1, self.factor
+        if not self._finite:
+            good_steps, factor = 0, factor * self.backoff
+        elif good_steps == self.interval:
+            good_steps, factor = 0, factor * self.growth if factor * self.growth <= LARGEST else factor
+        self._factor, self._good_steps, self._scale, self._steps, self._finite, self._unscaled, self._stepped = (
+            factor, good_steps, None, None, None, (), ()
+        )  # fmt: skip
+
+    def _traced_update(self, finite: Tensor) -> None:
+        where, (factor, good_steps) = FUNCTIONS["where"], self._numbers(finite._kernels)
+        good_steps = (good_steps + 1) * finite.astype(good_steps.dtype)
+        full, grown = good_steps == self.interval, factor * self.growth
+        self._scale = where(finite, where(full & (grown <= LARGEST), grown, factor), factor * self.backoff)
+        self._steps = where(full, 0.0, good_steps)
+        self._finite, self._unscaled, self._stepped = None, (), ()
 
     def state_dict(self) -> dict[str, Any]:
         """What the next step continues from, to be taken after `update`.
@@ -477,7 +568,7 @@ class GradScaler:
         new = GradScaler(scale, growth=growth, backoff=backoff, interval=interval)
         if not 0 <= good_steps < interval:
             raise ValueError(f"GradScaler: _growth_tracker must be from 0 to below {interval}; got {good_steps}")
-        new.good_steps = good_steps
+        new._good_steps = good_steps
         assign_all([(self, name, value) for name, value in vars(new).items()])
 
 

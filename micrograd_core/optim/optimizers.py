@@ -61,6 +61,7 @@ class SGD(Rule):
     """
 
     together = "sgd_step"
+    begins = 0.0
     kept: ClassVar[tuple[str, ...]] = ("velocity",)
 
     lr: float = 1e-3
@@ -167,6 +168,7 @@ class Adam(WithMoments):
     """
 
     together = "adam_step"
+    begins = 0.0
 
     lr: float = 1e-3
     amsgrad: bool = False
@@ -292,6 +294,8 @@ class RMSprop(Rule):
     >>> x
     Tensor([5.96e-08,      -1.], requires_grad=True)
     """
+
+    begins = 0.0
 
     lr: float = 1e-2
     alpha: float = 0.99

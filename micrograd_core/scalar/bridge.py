@@ -37,8 +37,7 @@ from micrograd_core.errors import DeviceMismatch, DTypeError
 from micrograd_core.interpreters.floats import DEAD, number
 from micrograd_core.layout import Shape, nest, resolve_key
 from micrograd_core.ops import TABLE, Op
-from micrograd_core.scalar.sweep import Block
-from micrograd_core.scalar.sweep import sweep as sweep_values
+from micrograd_core.scalar.sweep import Block, sweep as sweep_values
 from micrograd_core.scalar.value import UNARY, Value, _outside, general, leaf, node, results
 from micrograd_core.support.atomic import assign_all
 from micrograd_core.support.ownership import counter

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from einops import einsum as einsum
-from einops import pack as pack
-from einops import rearrange as rearrange
-from einops import reduce as reduce
-from einops import repeat as repeat
-from einops import unpack as unpack
+from einops import (
+    einsum as einsum,
+    pack as pack,
+    rearrange as rearrange,
+    reduce as reduce,
+    repeat as repeat,
+    unpack as unpack,
+)
 from einops._backends import AbstractBackend
 from einops.layers import RearrangeMixin, ReduceMixin
 

@@ -8,8 +8,7 @@ from typing import Any
 import micrograd_core as mg
 from micrograd_core import grad, hessian, jacfwd, jacrev, linearize, vjp
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.nn import Module
-from micrograd_core.nn import functional_call as _functional_call
+from micrograd_core.nn import Module, functional_call as _functional_call
 
 _Weights = Mapping[str, Tensor]
 

@@ -9,9 +9,7 @@ from weakref import WeakValueDictionary
 
 from micrograd_core import nn
 from micrograd_core.array.tensor import Tensor
-from micrograd_core.nn import functional as functional
-from micrograd_core.nn import init as init
-from micrograd_core.nn import utils as utils
+from micrograd_core.nn import functional as functional, init as init, utils as utils
 from micrograd_core.nn.module import is_parameter
 
 

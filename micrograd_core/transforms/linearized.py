@@ -21,8 +21,7 @@ from micrograd_core.engine.backward import leaves_of
 from micrograd_core.engine.explain import explain_rule
 from micrograd_core.engine.graph import Leaf, Parts, ancestors, is_node, links_of, made_by, new_record, parents_of
 from micrograd_core.engine.hooks import conjugate
-from micrograd_core.engine.modes import autocast_dtype, recording, records_at, suspended
-from micrograd_core.engine.modes import contexts as autocasts
+from micrograd_core.engine.modes import autocast_dtype, contexts as autocasts, recording, records_at, suspended
 from micrograd_core.engine.sweep import count_consumers, in_order, leading_to, owned, sweep
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.ops import Op

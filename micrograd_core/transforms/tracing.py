@@ -378,7 +378,8 @@ class Trace(Recorder):
         if not found:
             raise TraceError(f"jit: the function adds to {guard.label()}, or takes something out; {RETURN}")
         for label, place, old, new in found:
-            if place is None or not isinstance(new, (Tensor, bool, str, type(None))):
+            owners = isinstance(new, tuple) and all(hasattr(each, "changing") for each in new)
+            if place is None or not (owners or isinstance(new, (Tensor, bool, str, type(None)))):
                 how = "adds to" if old is UNSET else "changes"
                 raise TraceError(
                     f"jit: the function {how} {label}{'' if old is UNSET else f', from {old!r}'}; {RETURN}"

@@ -23,8 +23,7 @@ from micrograd_core.engine.apply import Recorded, apply_single, create
 from micrograd_core.engine.array import wrap
 from micrograd_core.errors import ShapeError, TransformError, one_of
 from micrograd_core.layout import Layout, Shape, resolve_axis
-from micrograd_core.ops import TABLE, Op
-from micrograd_core.ops import batching as rules
+from micrograd_core.ops import TABLE, Op, batching as rules
 from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.batching import along_axis, elementwise
 from micrograd_core.support import pytrees

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from micrograd_core import Device, Tensor, arange, asarray, full, jit, linalg, nn, no_grad, ones, shares_memory, zeros

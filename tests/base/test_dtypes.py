@@ -8,8 +8,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from micrograd_core.dtypes import DTYPES, bfloat16, dtype, float16, float32, infer, pack, promote, unpack
 from micrograd_core.errors import DTypeError

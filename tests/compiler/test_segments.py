@@ -22,8 +22,7 @@ from micrograd_core.dtypes import DTYPES
 from micrograd_core.layout import Layout
 
 pytest.importorskip("llvmlite")
-from micrograd_cpu import blas, compiled, entries, products, threads
-from micrograd_cpu import segments as segments_module
+from micrograd_cpu import blas, compiled, entries, products, segments as segments_module, threads
 from micrograd_cpu.scalars import covers
 from micrograd_cpu.segments import Product, Segment, makes, reads, segments
 

@@ -23,8 +23,7 @@ from micrograd_core.ops import TABLE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "faulty"))
 
-from micrograd_faulty import misspelt_hook
-from micrograd_faulty import plugin as faulty_plugin
+from micrograd_faulty import misspelt_hook, plugin as faulty_plugin
 
 PLAIN = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
 

@@ -19,8 +19,7 @@ import pytest
 
 from micrograd_core import Device, Tensor, Value, random
 from micrograd_core.engine import backward
-from micrograd_core.scalar import bridge
-from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.scalar import bridge, sweep as scalar_sweep
 from micrograd_core.support.context import without_collection
 from micrograd_core.support.open_devices import OPENING
 

@@ -30,10 +30,8 @@ from micrograd_core import (
     random,
     vmap,
 )
-from micrograd_core.engine import backward, sweep
-from micrograd_core.engine import modes as grad_modes
-from micrograd_core.scalar import bridge
-from micrograd_core.scalar import sweep as scalar_sweep
+from micrograd_core.engine import backward, modes as grad_modes, sweep
+from micrograd_core.scalar import bridge, sweep as scalar_sweep
 from micrograd_core.support import context
 from micrograd_core.support.open_devices import OPENING
 from tests.interrupts import EXHAUSTIVE, each_line

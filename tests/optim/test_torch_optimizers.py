@@ -654,7 +654,7 @@ def test_what_a_device_declines_to_fuse_is_composed(monkeypatch: pytest.MonkeyPa
     numbers, norm = moved()
     monkeypatch.setattr(backend, "kernel", lambda name: fused if name == "fused" else own(name))
     others, other = moved()
-    assert len(asked) == 4
+    assert len(asked) == 2
     np.testing.assert_allclose(numbers, others, rtol=1e-6, atol=1e-7)
     assert norm == pytest.approx(other, rel=1e-6)
 
@@ -670,7 +670,7 @@ def test_the_norm_of_large_and_small_gradients_neither_overflows_nor_vanishes(sc
     params[3].grad = asarray(gradients[3].T.copy()).transpose(0, 1)
     exact = np.sqrt(sum(float((g.astype("float64") ** 2).sum()) for g in gradients))
     limit = max(exact / 2, 1e-6)
-    assert optim.clip_grad_norm(params, limit) == pytest.approx(exact, rel=1e-12)
+    assert optim.clip_grad_norm(params, limit) == pytest.approx(exact, rel=1e-7)
     factor = min(1.0, limit / (exact + 1e-6))
     for p, g in zip(params, gradients, strict=True):
         assert p.grad is not None

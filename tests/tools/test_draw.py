@@ -13,8 +13,7 @@ import pytest
 from micrograd_core import Value
 from micrograd_core.drawing import draw
 from micrograd_core.tools.cli import main
-from micrograd_train import bench
-from micrograd_train import drawing as module
+from micrograd_train import bench, drawing as module
 from tests.tools.flowers import QUICK, table
 
 WHAT = ("(a * b + c).relu() * tanh(a) - 2 ** -c", "a=2", "b=-3", "c=10")

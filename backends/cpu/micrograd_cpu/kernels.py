@@ -14,6 +14,7 @@ import numpy as np
 
 from micrograd_core.adapters.array_api import STANDARD
 from micrograd_core.compiler.program import operation
+from micrograd_core.dtypes import float64
 from micrograd_core.errors import IndexingError
 from micrograd_core.layout import Shape
 from micrograd_core.support.powers import POWERS
@@ -32,6 +33,27 @@ _PRODUCTS: Final = (np.dtype("float32"), np.dtype("float64"))
 
 _ZEROS: Final = {np.dtype(name): np.zeros((), name) for name in ("float16", "float32", "float64")}
 """NumPy converts a Python 0 at every call."""
+
+
+def _squares(k: Any, x: Any) -> Any:
+    return k.sum(k.square(k.astype(x, dtype=float64)), axis=None, keepdims=False)
+
+
+def global_norm(*xs: Any) -> Any:
+    """Squares of float32 in float64, where none overflows: of each large array in one pass over memory."""
+    if xs[0].dtype != np.float32:
+        return NotImplemented
+    total, small = 0.0, []
+    for x in xs:
+        if x.size < eager.SMALL:
+            small.append(x.ravel())
+        elif (found := eager.fused(_squares)(x)) is NotImplemented:
+            total += np.square(x, dtype=np.float64).sum()
+        else:
+            total += found
+    flat = np.concatenate(small, dtype=np.float64) if small else np.zeros(0)
+    with np.errstate(over="ignore"):
+        return np.float32(math.sqrt(total + flat.dot(flat)))
 
 
 def power(x: Any, n: Any) -> Any:
@@ -373,7 +395,7 @@ KERNELS: Final[dict[str, Callable[..., Any]]] = {
     "real": lambda x: x.real.copy(),  # NumPy's are views
     "imag": lambda x: x.imag.copy(),
     **named(
-        argsort, astype, broadcast_to, floor_divide, full, getitem, getitem_gradient,
+        argsort, astype, broadcast_to, floor_divide, full, getitem, getitem_gradient, global_norm,
         index_set, last_position, linear, linear_index, matmul, relu, relu_gradient, scalars,
         scatter, sort, spread, take, take_along_axis,
     ),

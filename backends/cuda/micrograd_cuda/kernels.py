@@ -291,12 +291,13 @@ def packed(runtime: CuPyRuntime, x: Any) -> Any:
 # ── optimisers ───────────────────────────────────────────────────────────────────────────────────────────────
 
 MOST_TENSORS: Final = 48  # of a Table in ``optimizer.cuh``: as many as fit a kernel's parameters
+MOST_LISTED: Final = 160  # of `Tensors` there
 PIECE: Final = 256 * 16  # elements per block
 
 
-def pieces(sizes: list[int]) -> list[int]:
+def pieces(sizes: list[int], piece: int = PIECE) -> list[int]:
     """Of each tensor the number of its first block, and how many there are."""
-    return [*accumulate((geometry.ceil_div(size, PIECE) for size in sizes), initial=0)]
+    return [*accumulate((geometry.ceil_div(size, piece) for size in sizes), initial=0)]
 
 
 def _padded(numbers: Iterable[int], length: int = MOST_TENSORS) -> list[int]:
@@ -312,8 +313,8 @@ class Updates(Kernels):
     """
 
     def table(self) -> dict[str, Kernel]:
-        """By what the core calls them, as they are no operations."""
-        return {"sgd_step": self.sgd, "adam_step": self.adam, "unscale": self.unscale}
+        """Steps by what the core calls them, as they are no operations."""
+        return super().table() | {"sgd_step": self.sgd, "adam_step": self.adam, "unscale": self.unscale}
 
     def _step(self, family: str, params: list[Any], grads: list[Any], states: list[list[Any]],
               hyper: tuple[Any, ...]) -> tuple[list[Any], ...]:  # fmt: skip
@@ -363,3 +364,24 @@ class Updates(Kernels):
         found = self.xp.zeros((), dtype=self.xp.float32)
         (made,) = self._step("unscale", grads, grads, [], (found, float(factor)))
         return made, found
+
+    def global_norm(self, *xs: Any) -> Any:
+        """One launch for `MOST_LISTED` tensors. Squares are added up in float64, where those of float32 have room."""
+        runtime, dtype, given = self.runtime, xs[0].dtype, [x.T if x.flags.f_contiguous else x for x in xs if x.size]
+        if dtype.itemsize > 4:
+            return NotImplemented
+        if not given:
+            return self.xp.zeros((), dtype=self.xp.float32)
+        given = [self.contiguous(x) for x in given]
+        launch = runtime.bind(Unit("global_norm", (ELEMENT[name_of(dtype)], str(16 // dtype.itemsize))))
+        batches = [given[start : start + MOST_LISTED] for start in range(0, len(given), MOST_LISTED)]
+        firsts = [pieces([x.size for x in batch], 4 * PIECE) for batch in batches]
+        out, before = runtime.empty((), self.xp.float32), 0
+        sums = runtime.empty((sum(first[-1] for first in firsts),), self.xp.float64)
+        for batch, first in zip(batches, firsts, strict=True):
+            numbers = [len(batch), *_padded([x.size for x in batch], MOST_LISTED), *_padded(first, MOST_LISTED + 1)]
+            numbers += _padded(map(runtime.address, batch), MOST_LISTED)
+            more = out, sums, runtime.counter(), before, int(batch is batches[-1])
+            launch((first[-1], 1), (runtime.struct(numbers, "Long"), *more))
+            before += first[-1]
+        return out

@@ -182,6 +182,17 @@ def adam(dtype: str) -> Row:
     return Row(f"adam_step, {dtype}", size, work)
 
 
+def squares(dtype: str) -> Row:
+    """Of four gradients."""
+    size = 1 << 14
+
+    def work(k: Table, runtime: CountedRuntime) -> Callable[[], Any]:
+        given = [numbers(runtime, (size,), dtype, seed) for seed in range(4)]
+        return lambda: k["global_norm"](*given)
+
+    return Row(f"global_norm, {dtype}", 4 * size, work)
+
+
 def rows() -> Iterator[Row]:
     """Those that count most."""
     for dtype in ("float32", "bfloat16"):
@@ -216,6 +227,7 @@ def rows() -> Iterator[Row]:
         yield drawn("random_uniform", dtype)
         yield drawn("random_normal", dtype)
         yield adam(dtype)
+        yield squares(dtype)
     yield residual()
     yield attention(False)
     yield decoding()

@@ -23,7 +23,21 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu.prove import trainer
-from micrograd_core import Device, GradScaler, Tensor, autocast, jit, nn, no_grad, optim, random, set_matmul_precision
+from micrograd_core import (
+    Device,
+    GradScaler,
+    Tensor,
+    asarray,
+    autocast,
+    float32,
+    global_norm,
+    jit,
+    nn,
+    no_grad,
+    optim,
+    random,
+    set_matmul_precision,
+)
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.tools.cli import main
@@ -731,3 +745,93 @@ def test_what_becomes_infinite_where_a_scale_is_below_one_is_found(number: float
     p.grad = Tensor(np.full(9, number), dtype="float16", device=gpu).detach()
     assert not GradScaler(0.5).step(optim.SGD([p], lr=1.0))
     assert p.tolist() == [0.0] * 9
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30, np.inf, np.nan])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_the_norm_of_all_gradients_is_one_launch(dtype: str, scale: float, gpu: Device) -> None:
+    """160 at a time; whatever their order in memory, and wherever they begin."""
+    rng, shapes = np.random.default_rng(0), [(3, 5), (16_385,), (), (0, 2), (7,)] * 41
+    with np.errstate(all="ignore"):
+        drawn = [(scale * rng.normal(size=shape)).astype("float32") for shape in shapes]
+    given = [asarray(x, device=gpu).astype(dtype) for x in drawn]
+    given[0], given[5], given[6] = (
+        asarray(drawn[0].T.copy(), device=gpu).astype(dtype).mT,
+        given[5][:, ::2],
+        given[6][3:],
+    )
+    exact = np.concatenate([x.astype("float64").numpy().ravel() for x in given])
+    global_norm(given)  # which copies what has holes
+    boot, found = importlib.import_module("emulated_cuda.boot"), []
+    lines = [line.split()[0] for line in boot.recorded(lambda: found.append(global_norm(given)))]
+    assert sum("global_norm" in line for line in lines) == 2  # for 164 that have elements
+    assert found[0].dtype is float32
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found[0].numpy(), np.sqrt(np.sum(exact**2)).astype("float32"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_clipping_reads_all_gradients_in_one_launch(compiled: bool, gpu: Device) -> None:
+    rng, shapes = np.random.default_rng(0), [(30, 50), (4097,), (), (7,)] * 8
+    drawn = [rng.normal(size=shape).astype("float32") for shape in shapes]
+    parameters = [Tensor(np.zeros(shape), dtype="float32", device=gpu) for shape in shapes]
+    boot, clip = importlib.import_module("emulated_cuda.boot"), lambda: optim.clip_grad_norm(parameters, 0.5)
+    work: Any = jit(clip) if compiled else clip
+    for _ in range(2):  # at first it is traced
+        for p, x in zip(parameters, drawn, strict=True):
+            p.grad = asarray(x, device=gpu)
+        lines = [line.split()[0] for line in boot.recorded(work)]
+    launches = [line for line in lines if line.startswith(("micrograd", "cupy"))]
+    assert sum("global_norm" in line for line in launches) == 1
+    assert len(launches) <= (4 if compiled else 2), launches
+    norm = np.sqrt(sum(float(np.sum(x.astype("float64") ** 2)) for x in drawn))
+    for p, x in zip(parameters, drawn, strict=True):
+        np.testing.assert_allclose(p.grad.numpy(), x * (0.5 / (norm + 1e-6)), rtol=1e-6)
+
+
+def test_a_compiled_step_with_a_scaler_reads_nothing(gpu: Device) -> None:
+    """As a graph, with clipping; steps with an infinite gradient are left out, also the first one."""
+
+    def trained(device: Any) -> tuple[list[Any], list[bool]]:
+        random.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)).to(device)
+        rule, scaler = optim.AdamW(model.parameters(), lr=0.01), GradScaler(2.0**10, interval=3)
+
+        @jit
+        def step(x: Tensor) -> Tensor:
+            rule.zero_grad()
+            with autocast("float16"):
+                loss = (model(x) ** 2).mean()
+            scaler.scale(loss).backward()
+            scaler.unscale(rule)
+            optim.clip_grad_norm(model.parameters(), 0.1)
+            stepped: Tensor = scaler.step(rule)
+            scaler.update()
+            return stepped
+
+        found = []
+        for i in range(12):
+            x = np.random.default_rng(i).normal(size=(5, 8)).astype("float32")
+            x[0, 0] = np.inf if i in (0, 4, 9) else x[0, 0]
+            given = asarray(x, device=device)
+            if device is not gpu:
+                found.append(step(given))
+                continue
+            lines = importlib.import_module("emulated_cuda.boot").recorded(lambda x=given: found.append(step(x)))
+            assert not any(line.startswith("device to host") for line in lines)
+        numbers = [p.detach().numpy() for p in model.parameters()]
+        kept = [rule.state_dict()["0.step"].item(), *scaler.state_dict().values()]
+        return [*numbers, np.asarray(kept, "float64")], [bool(x) for x in found]
+
+    with np.errstate(all="ignore"):
+        (ours, steps), (others, expected) = trained(gpu), trained("cpu")
+    assert steps == expected == [i not in (0, 4, 9) for i in range(12)]
+    for x, y in zip(ours, others, strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-4)
+
+
+def test_the_norm_of_no_elements_is_nothing(gpu: Device) -> None:
+    p = Tensor(np.zeros((0, 3)), device=gpu)
+    p.grad = asarray(np.zeros((0, 3)), device=gpu)
+    assert optim.clip_grad_norm([p], 1.0) == 0
+    assert global_norm([asarray(np.zeros((0, 3), "float16"), device=gpu)]).item() == 0

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, asarray
-from micrograd_core import linalg as functions
+from micrograd_core import Device, asarray, linalg as functions
 from micrograd_core.errors import LinAlgError
 from micrograd_cuda import linalg
 

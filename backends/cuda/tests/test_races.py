@@ -175,4 +175,5 @@ def test_no_family_of_kernels_has_races(monkeypatch: pytest.MonkeyPatch) -> None
     rule = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
     k["sgd_step"]([x], [x.copy()], [x.copy()], **rule)
     k["unscale"]([x, many * np.float32("inf")], 0.5)
+    k["global_norm"](x, many)
     assert {unit.family for unit in runtime._bound} == set(units.FAMILIES)

@@ -32,6 +32,10 @@ FUNCTIONS = [  # functor, operands, dtype of the result
 ]
 
 
+PACKED = "gather", "sorted_add", "sgd", "adam", "unscale", "global_norm"
+"""Families whose instances have a width of packs."""
+
+
 def elementwise_units(dtype: str) -> Iterator[Unit]:
     """Each function in packs, of float32 and of one other dtype; each way of walking with one function."""
     matrix, across = Place((64, 64), (64, 1), 16), Place((64, 64), (1, 64), 16)
@@ -145,7 +149,11 @@ def other_units(dtype: str) -> Iterator[Unit]:
                     yield geometry.instance(name, launch, element, planes)
         elif family.file not in ("elementwise", "rows", "reductions", "attention") and name not in (*UNTYPED, *KEYED):
             index = ["Long"] if name == "gather" else []
-            packs = [str(16 // itemsize)] if name in ("gather", "sorted_add", "sgd", "adam", "unscale") else []
+            packs = (
+                [str(16 // itemsize)]
+                if name in ("gather", "sorted_add", "sgd", "adam", "unscale", "global_norm")
+                else []
+            )
             yield Unit(name, (element, *index, *packs))
     for key in ("int", "Long"):
         yield Unit("add_segments", (element, key, str(16 // itemsize)))

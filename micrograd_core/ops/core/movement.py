@@ -9,8 +9,7 @@ import math
 from functools import partial
 from typing import Any
 
-from micrograd_core.dtypes import DType, float32, int64
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import DType, dtype as as_dtype, float32, int64
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Layout, as_shape, resolve_axes, resolve_axis, resolve_key, resolve_reshape
 from micrograd_core.ops.batching import broadcast, joined, permuted, reshaped, scattered, selected

@@ -9,15 +9,15 @@ import math
 from functools import partial
 from typing import Any
 
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import dtype as as_dtype, float32
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, reduced_shape, resolve_axes, resolve_axis, resolve_key
 from micrograd_core.ops.batching import leading
 from micrograd_core.ops.core.reductions import accumulator, count, restore_axes
 from micrograd_core.ops.linalg.matrices import LINALG, matrix, matrix_stack
 from micrograd_core.ops.linalg.matrix_calculus import conj
-from micrograd_core.ops.record import ANY, INEXACT, Handle, Op, Sample, Table
-from micrograd_core.ops.shared import cut, in_dtype_of, in_float32, real_dtype
+from micrograd_core.ops.record import ANY, CALL, FLOATING, INEXACT, Handle, Op, Sample, Table
+from micrograd_core.ops.shared import NARROW, at_least_single, cut, in_dtype_of, in_float32, real_dtype
 from micrograd_core.ops.tangents import reduction
 
 
@@ -59,6 +59,16 @@ def _vector_norm_parameters(
     return {"axis": axis, "keepdims": bool(keepdims), "ord": float(ord)}
 
 
+def _global_norm_parameters(*xs: Any) -> dict[str, Any]:
+    """The Euclidean norm of all elements of all tensors, as of one vector, in float32 at least.
+
+    Nothing overflows on the way. Source: ``optax.global_norm``.
+    """
+    if not xs:
+        raise ShapeError("global_norm: at least one tensor is needed")
+    return {}
+
+
 MATRIX_NORMS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
 
 
@@ -94,6 +104,16 @@ def _vector_norm(k: Table, x: Handle, *, axis: Any, keepdims: bool, ord: float) 
     total = k.sum(k.pow(k.divide(size, scale), ord), axis=axis, keepdims=True)
     result = k.multiply(scale, k.sqrt(total) if ord == 2 else k.pow(total, 1 / ord))
     return k.reshape(result, shape=reduced_shape(x.shape, axis, keepdims))
+
+
+def _global_norm(k: Table, *xs: Handle) -> Handle:
+    length = partial(k.vector_norm, axis=(0,), keepdims=False, ord=2.0)
+
+    def own(x: Handle) -> Handle:
+        wide = k.astype(x, dtype=float32) if k.dtype(x) in NARROW else x
+        return length(k.reshape(wide, shape=(math.prod(x.shape),)))
+
+    return length(k.stack(*map(own, xs), axis=0))
 
 
 def _vector_norm_rule(k: Table, g: Handle, out: Handle, x: Handle, *, axis: Any, keepdims: bool, ord: float) -> Handle:
@@ -194,6 +214,17 @@ OPS = (
             Sample(()),
             Sample((0, 2), axis=0),
         ),
+    ),
+    Op(
+        "global_norm",
+        lowering=CALL,
+        operands=-1,
+        parameters=_global_norm_parameters,
+        accepts=FLOATING,
+        result=at_least_single,
+        compose=_global_norm,
+        samples=(Sample((2, 3), (), (4,)), Sample((3, 40)), Sample((0, 2), (2,))),
+        reference=lambda np, *xs: np.sqrt(sum([np.sum(np.square(np.asarray(x, "float64"))) for x in xs])),
     ),
     _EVERYWHERE(
         "diagonal",

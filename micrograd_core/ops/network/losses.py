@@ -12,8 +12,7 @@ from collections.abc import Callable
 from functools import cached_property, partial, wraps
 from typing import Any
 
-from micrograd_core.dtypes import dtype as as_dtype
-from micrograd_core.dtypes import int64
+from micrograd_core.dtypes import dtype as as_dtype, int64
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import Shape, broadcast_shapes
 from micrograd_core.ops.record import FLOATING, INTEGER, Array, Handle, Op, Operand, Sample, Table, settings

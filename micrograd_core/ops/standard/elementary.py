@@ -6,8 +6,7 @@ import math
 from functools import partial
 from typing import Any
 
-from micrograd_core.dtypes import bool_, float32, greatest
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import bool_, dtype as as_dtype, float32, greatest
 from micrograd_core.layout import broadcast_shapes
 from micrograd_core.ops import shared
 from micrograd_core.ops.record import ANY, BOOLEAN, INEXACT, NEST, REAL, Array, Handle, Op, Operand, Sample, Table

@@ -21,8 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from micrograd_core.dtypes import FORMATS, DType, float32, pack, uint64, unpack
-from micrograd_core.dtypes import dtype as as_dtype
+from micrograd_core.dtypes import FORMATS, DType, dtype as as_dtype, float32, pack, uint64, unpack
 from micrograd_core.errors import DTypeError, ShapeError
 from micrograd_core.layout import Shape
 from micrograd_core.ops.batching import one_by_one

@@ -9,8 +9,7 @@ from typing import Any
 import micrograd_core as mg
 from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.engine.backward import leaves_of
-from micrograd_core.engine.modes import enable_grad as enable_grad
-from micrograd_core.engine.modes import no_grad as no_grad
+from micrograd_core.engine.modes import enable_grad as enable_grad, no_grad as no_grad
 from micrograd_core.errors import GraphError
 from micrograd_core.torch.autograd import functional as functional
 from micrograd_core.transforms.custom import custom_gradient

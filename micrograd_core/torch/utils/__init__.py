@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-from micrograd_core.torch.utils import checkpoint as checkpoint
-from micrograd_core.torch.utils import data as data
+from micrograd_core.torch.utils import checkpoint as checkpoint, data as data

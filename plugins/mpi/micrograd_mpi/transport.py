@@ -15,8 +15,7 @@ from mpi4py import MPI
 
 from micrograd_core.dtypes import DType
 from micrograd_mpi.job import Pending, World
-from micrograd_mpi.nccl import TYPES as COMPUTED
-from micrograd_mpi.nccl import Communicator
+from micrograd_mpi.nccl import TYPES as COMPUTED, Communicator
 
 TYPES: dict[str, Any] = {
     "bool": MPI.C_BOOL, "int8": MPI.INT8_T, "int16": MPI.INT16_T, "int32": MPI.INT32_T, "int64": MPI.INT64_T,

@@ -11,8 +11,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from micrograd_core.adapters.strided import Strided, StridedBackend
-from micrograd_core.dtypes import DTYPES as CORE_DTYPES
-from micrograd_core.dtypes import DType
+from micrograd_core.dtypes import DTYPES as CORE_DTYPES, DType
 from micrograd_core.errors import OutOfMemory
 from micrograd_rawbuffer.kernels import MAPS, REDUCTIONS
 from micrograd_rawbuffer.transfer import copy_in, copy_out, fit, load, store

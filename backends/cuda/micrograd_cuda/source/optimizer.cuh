@@ -9,6 +9,17 @@ struct Table {
     Long size[MOST];
     Long first[MOST + 1];  // of each tensor, the number of its first block
     Long parameter[MOST], gradient[MOST], result[MOST], state1[MOST], state2[MOST];  // addresses
+
+    __device__ __forceinline__ Long addresses(int k) const {
+        return parameter[k] | gradient[k] | result[k] | state1[k] | state2[k];
+    }
+};
+
+constexpr int LISTED = 160;  // tensors per launch that are only read
+struct Tensors {
+    Long count, size[LISTED], first[LISTED + 1], address[LISTED];
+
+    __device__ __forceinline__ Long addresses(int k) const { return address[k]; }
 };
 
 // Neighbours from `at` on in one tensor: a WHOLE pack of V at multiples of 16 bytes, or `count` elements anywhere.
@@ -44,7 +55,7 @@ __device__ __forceinline__ void set(Long address, const Part<V, WHOLE>& part, co
     }
 }
 
-template <int V, class F> __device__ __forceinline__ void for_each_part(const Table& table, F f) {
+template <int V, int PIECE = ::PIECE, class S, class F> __device__ __forceinline__ void for_each_part(const S& table, F f) {
     int low = 0, high = static_cast<int>(table.count);
     while (high - low > 1) {
         const int middle = (low + high) / 2;
@@ -52,7 +63,7 @@ template <int V, class F> __device__ __forceinline__ void for_each_part(const Ta
     }
     const Long start = (static_cast<Long>(blockIdx.x) - table.first[low]) * PIECE;
     const Long size = table.size[low], end = start + PIECE < size ? start + PIECE : size;
-    const Long addresses = table.parameter[low] | table.gradient[low] | table.result[low] | table.state1[low] | table.state2[low];
+    const Long addresses = table.addresses(low);
     for (Long at = start + static_cast<Long>(threadIdx.x) * V; at < end; at += static_cast<Long>(blockDim.x) * V) {
         const int count = static_cast<int>(end - at < V ? end - at : V);
         if (addresses % 16 == 0 && count == V) f(Part<V, true>{low, count, at}); else f(Part<V, false>{low, count, at});
@@ -132,4 +143,23 @@ KERNEL void unscale(const Table& table, float* found, double factor, Long fresh)
         if (!finite) atomicOr(reinterpret_cast<unsigned*>(found), 0x7F800000u);
         set<T>(table.result[part.tensor], part, g);
     });
+}
+
+// The Euclidean norm of all elements. `sums` are those of squares, of each block, `before` them those of earlier launches; the
+// block that comes last of the launch that makes it `whole` adds them up, in their order. `arrived` is 0, and is so again at the end.
+template <class T, int V>
+KERNEL void global_norm(const Tensors& tensors, Wide<T>* out, double* sums, unsigned* arrived, Long before, Long whole) {
+    double sum = 0;
+    for_each_part<V, 4 * PIECE>(tensors, [&](const auto& part) {
+        Wide<T> x[V];
+        get<T>(tensors.address[part.tensor], part, x);
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum += static_cast<double>(x[v]) * static_cast<double>(x[v]);
+    });
+    sum = reduce<Sum, 256>(sum);
+    if (!last_to_arrive(arrived, [&] { sums[before + blockIdx.x] = sum; }) || !whole) return;
+    sum = 0;
+    for (Long block = threadIdx.x; block < before + gridDim.x; block += blockDim.x) sum += sums[block];
+    sum = reduce<Sum, 256>(sum);
+    if (threadIdx.x == 0) *out = static_cast<Wide<T>>(sqrt(sum));
 }

@@ -12,8 +12,7 @@ from typing import Any
 from micrograd_core.data import DataError
 from micrograd_core.data.errors import listed
 from micrograd_core.engine.ingest import memory
-from micrograd_train.pictures import images as images_of
-from micrograd_train.pictures import pixels, suffixes
+from micrograd_train.pictures import images as images_of, pixels, suffixes
 from micrograd_train.tables.preparation import Preparation
 from micrograd_train.tables.reading import read
 
