@@ -367,12 +367,11 @@ class Updates(Kernels):
 
     def global_norm(self, *xs: Any) -> Any:
         """One launch for `MOST_LISTED` tensors. Squares are added up in float64, where those of float32 have room."""
-        runtime, dtype, given = self.runtime, xs[0].dtype, [x.T if x.flags.f_contiguous else x for x in xs if x.size]
+        runtime, dtype = self.runtime, xs[0].dtype
         if dtype.itemsize > 4:
             return NotImplemented
-        if not given:
+        if not (given := [self.contiguous(x.T if x.flags.f_contiguous else x) for x in xs if x.size]):
             return self.xp.zeros((), dtype=self.xp.float32)
-        given = [self.contiguous(x) for x in given]
         launch = runtime.bind(Unit("global_norm", (ELEMENT[name_of(dtype)], str(16 // dtype.itemsize))))
         batches = [given[start : start + MOST_LISTED] for start in range(0, len(given), MOST_LISTED)]
         firsts = [pieces([x.size for x in batch], 4 * PIECE) for batch in batches]
@@ -381,7 +380,6 @@ class Updates(Kernels):
         for batch, first in zip(batches, firsts, strict=True):
             numbers = [len(batch), *_padded([x.size for x in batch], MOST_LISTED), *_padded(first, MOST_LISTED + 1)]
             numbers += _padded(map(runtime.address, batch), MOST_LISTED)
-            more = out, sums, runtime.counter(), before, int(batch is batches[-1])
+            more, before = (out, sums, runtime.counter(), before, int(batch is batches[-1])), before + first[-1]
             launch((first[-1], 1), (runtime.struct(numbers, "Long"), *more))
-            before += first[-1]
         return out
