@@ -7,7 +7,6 @@ gradient by the weight, are bilinear, and each one's gradients are the other two
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from operator import index
 from typing import Any
@@ -40,51 +39,9 @@ def check_bias(op: str, bias: Any, channels: int) -> None:
         raise ShapeError(f"{op}: bias of shape {bias.shape} does not fit {channels} output channels")
 
 
-def _conv_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
-    order = "(outputs, inputs / groups, *kernel)"
-
-    def parameters(
-        x: Any, weight: Any, /, bias: Any = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-        groups: int = 1,
-    ) -> dict[str, Any]:  # fmt: skip
-        _check_rank(op, weight, rank, order)
-        windows = windows_of(op, x, weight.shape[2:], stride, padding, dilation, rank)
-        del windows["kernel_size"]
-        _check_channels(op, x, weight, bias, groups, weight.shape[1] * groups, weight.shape[0], order)
-        return {**windows, "groups": index(groups)}
-
-    return parameters
-
-
 def _check_rank(op: str, weight: Any, rank: int, order: str) -> None:
     if len(weight.shape) != rank + 2:
         raise ShapeError(f"{op}: the weight is {order}, of {rank + 2} axes; got shape {weight.shape}")
-
-
-def _transpose_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
-    order = "(inputs, outputs / groups, *kernel)"
-
-    def parameters(
-        x: Any, weight: Any, /, bias: Any = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-        dilation: Any = 1, groups: int = 1,
-    ) -> dict[str, Any]:  # fmt: skip
-        _check_rank(op, weight, rank, order)
-        if len(x.shape) != rank + 2:
-            raise ShapeError(f"{op}: the input has axes {AXES[rank]}; got shape {x.shape}")
-        steps, spread = per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1)
-        around = per_axis(op, "padding", padding, rank, 0)
-        more = per_axis(op, "output_padding", output_padding, rank, 0)
-        if any(m >= s for m, s in zip(more, steps, strict=True)):
-            raise ShapeError(
-                f"{op}: output_padding must be less than the stride {steps} or the dilation {spread} of its axis; "
-                f"got {more}"
-            )
-        check_rest(op, x, weight, around, transposed_size(x.shape[2:], weight.shape[2:], steps, around, more, spread))
-        _check_channels(op, x, weight, bias, groups, weight.shape[0], weight.shape[1] * groups, order)
-        found = {"stride": steps, "padding": around, "output_padding": more, "dilation": spread}
-        return {**found, "groups": index(groups)}
-
-    return parameters
 
 
 def check_rest(op: str, x: Any, weight: Any, padding: Shape, size: Shape) -> None:
@@ -101,15 +58,6 @@ def transposed_size(
         (n - 1) * s - 2 * p + d * (each - 1) + 1 + more
         for n, each, s, p, more, d in zip(size, kernel, stride, padding, output_padding, dilation, strict=True)
     )
-
-
-def _weight_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
-    def parameters(
-        g: Any, x: Any, /, *, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-    ) -> dict[str, Any]:
-        return {**windows_of(op, x, kernel_size, stride, padding, dilation, rank), "groups": index(groups)}
-
-    return parameters
 
 
 def _rows(k: Table, x: Handle, groups: int, count: int) -> Handle:
@@ -166,6 +114,43 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     """Convolution, transpose, and gradient by the weight, over `rank` spatial axes; `fewer` samples, one for each."""
     conv, transpose, by_weight = f"conv{rank}d", f"conv_transpose{rank}d", f"conv{rank}d_weight_gradient"
 
+    def conv_parameters(
+        x: Any, weight: Any, /, bias: Any = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+        groups: int = 1,
+    ) -> dict[str, Any]:  # fmt: skip
+        order = "(outputs, inputs / groups, *kernel)"
+        _check_rank(conv, weight, rank, order)
+        windows = windows_of(conv, x, weight.shape[2:], stride, padding, dilation, rank)
+        del windows["kernel_size"]
+        _check_channels(conv, x, weight, bias, groups, weight.shape[1] * groups, weight.shape[0], order)
+        return {**windows, "groups": index(groups)}
+
+    def transpose_parameters(
+        x: Any, weight: Any, /, bias: Any = None, *, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        dilation: Any = 1, groups: int = 1,
+    ) -> dict[str, Any]:  # fmt: skip
+        op, order = transpose, "(inputs, outputs / groups, *kernel)"
+        _check_rank(op, weight, rank, order)
+        if len(x.shape) != rank + 2:
+            raise ShapeError(f"{op}: the input has axes {AXES[rank]}; got shape {x.shape}")
+        steps, spread = per_axis(op, "stride", stride, rank, 1), per_axis(op, "dilation", dilation, rank, 1)
+        around = per_axis(op, "padding", padding, rank, 0)
+        more = per_axis(op, "output_padding", output_padding, rank, 0)
+        if any(m >= s for m, s in zip(more, steps, strict=True)):
+            raise ShapeError(
+                f"{op}: output_padding must be less than the stride {steps} or the dilation {spread} of its axis; "
+                f"got {more}"
+            )
+        check_rest(op, x, weight, around, transposed_size(x.shape[2:], weight.shape[2:], steps, around, more, spread))
+        _check_channels(op, x, weight, bias, groups, weight.shape[0], weight.shape[1] * groups, order)
+        found = {"stride": steps, "padding": around, "output_padding": more, "dilation": spread}
+        return {**found, "groups": index(groups)}
+
+    def weight_parameters(
+        g: Any, x: Any, /, *, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    ) -> dict[str, Any]:
+        return {**windows_of(by_weight, x, kernel_size, stride, padding, dilation, rank), "groups": index(groups)}
+
     def backward(k: Table, g: Handle, weight: Handle, size: Shape, groups: int, **windows: Any) -> Any:
         """From positions back to an input of `size`, which says what ``output_padding`` is missing."""
         least = transposed_size(g.shape[2:], weight.shape[2:], output_padding=(0,) * rank, **windows)
@@ -186,7 +171,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             f"Cross-correlation of {axes} with a weight (outputs, inputs / groups, *kernel), plus a bias (outputs,): "
             "the convolution of networks. `stride`, `padding` (zeros on both sides, or 'valid' or 'same') and "
             "`dilation` are integers, or one for each spatial axis.",
-            parameters=_conv_parameters(conv, rank),
+            parameters=conv_parameters,
             gradient=(
                 lambda k, g, out, x, w, bias, **params: backward(k, g, w, x.shape[2:], **params),
                 lambda k, g, out, x, w, bias, **params: getattr(k, by_weight)(g, x, kernel_size=w.shape[2:], **params),
@@ -205,7 +190,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             f"The transpose of `{conv}` in its input, from {axes} and a weight (inputs, outputs / groups, *kernel), "
             "plus a bias (outputs,). `output_padding`, less than the stride, chooses among the sizes that the "
             "convolution would take to that of the input; the function takes one that is less than the dilation, too.",
-            parameters=_transpose_parameters(transpose, rank),
+            parameters=transpose_parameters,
             gradient=(
                 lambda k, g, out, x, w, bias, *, output_padding, **params: getattr(k, conv)(g, w, 0.0, **params),
                 lambda k, g, out, x, w, bias, *, output_padding, **params: getattr(k, by_weight)(
@@ -225,7 +210,7 @@ def _family(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             by_weight,
             f"The gradient of `{conv}` by its weight of spatial shape `kernel_size`, from the cotangent ``x1`` and the "
             "input ``x2``.",
-            parameters=_weight_parameters(by_weight, rank),
+            parameters=weight_parameters,
             tangent=product,
             gradient=(
                 lambda k, g, out, cotangent, x, *, kernel_size, **params: getattr(k, conv)(x, g, 0.0, **params),
@@ -265,33 +250,6 @@ def _pooling(op: str, x: Any, kernel_size: Any, stride: Any, padding: Any, dilat
     windows = windows_of(op, x, kernel_size, stride, padding, dilation, rank)
     check_half(op, windows["kernel_size"], windows["padding"])
     return windows
-
-
-def _max_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
-    def parameters(
-        x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
-    ) -> dict[str, Any]:
-        return _pooling(op, x, kernel_size, stride, padding, dilation, rank)
-
-    return parameters
-
-
-def _max_gradient_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
-    def parameters(
-        g: Any, x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
-    ) -> dict[str, Any]:
-        return _pooling(op, x, kernel_size, stride, padding, dilation, rank)
-
-    return parameters
-
-
-def _average_parameters(op: str, rank: int) -> Callable[..., dict[str, Any]]:
-    def parameters(x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
-        windows = _pooling(op, x, kernel_size, stride, padding, 1, rank)
-        del windows["dilation"]
-        return windows
-
-    return parameters
 
 
 def _kernel_axes(kernel: Shape) -> Shape:
@@ -342,6 +300,22 @@ def _average_rule(k: Table, g: Handle, out: Handle, x: Handle, *, kernel_size: S
 def _poolings(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
     """Maxima, their gradient, and means, over `rank` spatial axes; `fewer` samples, one for each."""
     greatest, gradient, average = f"max_pool{rank}d", f"max_pool{rank}d_gradient", f"avg_pool{rank}d"
+
+    def max_parameters(
+        x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
+    ) -> dict[str, Any]:
+        return _pooling(greatest, x, kernel_size, stride, padding, dilation, rank)
+
+    def gradient_parameters(
+        g: Any, x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0, dilation: Any = 1
+    ) -> dict[str, Any]:
+        return _pooling(gradient, x, kernel_size, stride, padding, dilation, rank)
+
+    def average_parameters(x: Any, /, kernel_size: Any, *, stride: Any = None, padding: Any = 0) -> dict[str, Any]:
+        windows = _pooling(average, x, kernel_size, stride, padding, 1, rank)
+        del windows["dilation"]
+        return windows
+
     image, positions = Array((1, 2, *(3, 4)[-rank:])), Array((1, 2, *(2, 2)[-rank:]))
     overlapping = {"kernel_size": 3, "stride": 2, "padding": 1}
     return (
@@ -349,7 +323,7 @@ def _poolings(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             greatest,
             f"Maximum in each window of an input {AXES[rank]}; windows are `stride` apart, by default their own size. "
             "Tied elements share the gradient evenly.",
-            parameters=_max_parameters(greatest, rank),
+            parameters=max_parameters,
             tangent=lambda op, k, tangents, out, x, **windows: _max_gradient_rule(
                 k, tangents[0], out, None, x, **windows
             ),
@@ -365,7 +339,7 @@ def _poolings(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
         network(
             gradient,
             f"The vector-Jacobian product of `{greatest}` at ``x2`` with ``x1``.",
-            parameters=_max_gradient_parameters(gradient, rank),
+            parameters=gradient_parameters,
             tangent=_first_tangent,
             gradient=(
                 _max_gradient_rule,
@@ -379,7 +353,7 @@ def _poolings(rank: int, *fewer: Sample) -> tuple[Op, Op, Op]:
             average,
             f"Mean of each window of an input {AXES[rank]}; windows are `stride` apart, by default their own size. The "
             "zeros of the padding count.",
-            parameters=_average_parameters(average, rank),
+            parameters=average_parameters,
             tangent=linear,
             gradient=(_average_rule,),
             compose=_average_pool,
