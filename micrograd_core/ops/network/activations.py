@@ -73,7 +73,7 @@ def _polynomials(k: Table, x: Handle, parts: Sequence[Sequence[float]]) -> Handl
 
 def _parts(k: Table, x: Handle, axis: int = 0) -> list[Any]:
     """What lies along an axis."""
-    whole = [slice(0, n, 1) if n else slice(0, 0, 1) for n in x.shape]
+    whole = [slice(0, n, 1) for n in x.shape]
     return [k.getitem(x, key=(*whole[:axis], i, *whole[axis + 1 :])) for i in range(x.shape[axis])]
 
 

@@ -14,6 +14,7 @@ from micrograd_core.ops.network.losses import check_broadcast
 from micrograd_core.ops.network.normalization import by_channels, check_channels
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
 from micrograd_core.ops.shared import cut, in_float32, network, plus
+from micrograd_core.ops.tangents import total
 
 # ── by groups, instances, neighbours ─────────────────────────────────────────────────────────────────────────
 
@@ -68,11 +69,8 @@ def _response_parameters(
 def _response_norm(k: Table, x: Handle, *, size: int, alpha: float, beta: float, constant: float) -> Handle:
     around = ((0, 0), (size // 2, (size - 1) // 2), *[(0, 0)] * (len(x.shape) - 2))
     squares = k.pad(k.square(x), pad_width=around, mode="constant", constant_values=0)
-    channels = x.shape[1]
-    total = cut(k, squares, 1, 0, channels)
-    for offset in range(1, size):
-        total = k.add(total, cut(k, squares, 1, offset, offset + channels))
-    return k.divide(x, k.pow(k.add(k.multiply(total, alpha / size), constant), beta))
+    around_each = total(k, (cut(k, squares, 1, offset, offset + x.shape[1]) for offset in range(size)))
+    return k.divide(x, k.pow(k.add(k.multiply(around_each, alpha / size), constant), beta))
 
 
 # ── lengths and distances ────────────────────────────────────────────────────────────────────────────────────

@@ -144,7 +144,7 @@ def _products(first: Shape, second: Shape) -> Shape:
 
 def _starts(lanes: Shape, lengths: Shape) -> Any:
     """The key of the first elements along each axis but two."""
-    return tuple(slice(0, n, 1) if n else slice(0, 0, 1) for n in (*lanes, *lengths))
+    return tuple(slice(0, n, 1) for n in (*lanes, *lengths))
 
 
 def _seen(lanes: Shape, kernel: Shape, lengths: Shape, stride: Shape) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
 from operator import index
 from typing import Any, Final
@@ -18,9 +18,9 @@ from micrograd_core.errors import ShapeError, one_of
 from micrograd_core.layout import Shape
 from micrograd_core.ops.network.patches import per_axis
 from micrograd_core.ops.record import Array, Handle, Sample, Table
-from micrograd_core.ops.shared import chosen, in_float32, network
+from micrograd_core.ops.shared import along_axis, chosen, in_float32, network, times
 from micrograd_core.ops.standard.transcendental import horner
-from micrograd_core.ops.tangents import linear
+from micrograd_core.ops.tangents import linear, total
 
 Taps = Sequence[Sequence[tuple[int, float]]]  # for each element of the result, positions and their weights
 
@@ -235,7 +235,7 @@ def _affine_grid(k: Table, theta: Handle, *, size: Shape, align_corners: bool) -
     for axis, n in reversed([*enumerate(lengths)]):
         steps = k.add(k.multiply(k.astype(k.arange(n, dtype=int64), dtype=dtype), 2.0), 1.0 - n)
         steps = k.multiply(steps, 1 / (max(n - 1, 1) if align_corners else n))
-        along = k.reshape(steps, shape=tuple(n if each == axis else 1 for each in range(rank)))
+        along = k.reshape(steps, shape=along_axis(steps, axis, rank))
         columns.append(k.broadcast_to(along, shape=lengths))
     columns.append(k.full(shape=lengths, fill_value=1, dtype=dtype))
     base = k.reshape(k.stack(*columns, axis=rank), shape=(1, math.prod(lengths), rank + 1))
@@ -300,34 +300,35 @@ def _grid_taps(k: Table, at: Handle, n: int, mode: str, padding_mode: str, align
     return list(zip(map(k.round, places), weights, strict=True))
 
 
+def _tap(k: Table, position: Handle, share: Any, n: int, stride: int) -> tuple[Any, Any, Any]:
+    """What a position along an axis adds to that of the flattened axes, its weight, and whether it is inside."""
+    within = k.logical_and(k.less_equal(0, position), k.less(position, n))
+    return times(k, k.astype(k.clip(position, 0.0, n - 1.0), dtype=int64), stride), share, within
+
+
 def _grid_sample(k: Table, x: Handle, grid: Handle, *, mode: str, padding_mode: str, align_corners: bool) -> Any:
     (batch, channels, *lengths), output = x.shape, tuple(grid.shape[1:-1])
     rank, axes = len(lengths), []
-    whole = tuple(slice(0, n, 1) if n else slice(0, 0, 1) for n in grid.shape[:-1])
+    whole = tuple(slice(0, n, 1) for n in grid.shape[:-1])
     for axis, n in enumerate(lengths):
         shares = k.add(k.getitem(grid, key=(*whole, rank - 1 - axis)), 1)
         at = k.multiply(shares, (n - 1) / 2) if align_corners else k.add(k.multiply(shares, n / 2), -0.5)
         if mode != "bicubic":
             at = _kept_inside(k, at, n, padding_mode, align_corners)
-        axes.append(_grid_taps(k, at, n, mode, padding_mode, align_corners))
+        taps = _grid_taps(k, at, n, mode, padding_mode, align_corners)
+        axes.append([_tap(k, position, share, n, math.prod(lengths[axis + 1 :])) for position, share in taps])
     flat = k.reshape(x, shape=(batch, channels, math.prod(lengths)))
-    total: Any = None
-    for corner in product(*axes):
-        linear: Any = None
-        weight: Any = None
-        inside: Any = None
-        for (position, share), n in zip(corner, lengths, strict=True):
-            within = k.logical_and(k.less_equal(0, position), k.less(position, n))
-            inside = within if inside is None else k.logical_and(inside, within)
-            place = k.astype(k.clip(position, 0.0, n - 1.0), dtype=int64)
-            linear = place if linear is None else k.add(k.multiply(linear, n), place)
-            weight = share if weight is None else k.multiply(weight, share)
-        linear = k.reshape(linear, shape=(batch, 1, math.prod(output)))
+
+    def part(corner: Any) -> Handle:
+        """The elements at one corner around each place times their weights, and 0 outside."""
+        places, shares, within = zip(*corner, strict=True)
+        linear = k.reshape(total(k, places), shape=(batch, 1, math.prod(output)))
         found = k.reshape(k.take_along_axis(flat, linear, axis=2), shape=(batch, channels, *output))
-        found = found if weight is None else k.multiply(found, k.expand_dims(weight, axis=(1,)))
-        part = k.where(k.expand_dims(inside, axis=(1,)), found, 0)
-        total = part if total is None else k.add(total, part)
-    return total
+        if mode != "nearest":
+            found = k.multiply(found, k.expand_dims(reduce(k.multiply, shares), axis=(1,)))
+        return k.where(k.expand_dims(reduce(k.logical_and, within), axis=(1,)), found, 0)
+
+    return total(k, map(part, product(*axes)))
 
 
 OPS = (
