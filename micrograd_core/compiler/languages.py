@@ -120,34 +120,24 @@ class Language(NamedTuple):
             return own.format(*given)
         first, last = given[0], given[-1]
         nan = self.isnan.format(first) if dtype.is_floating else ""
-        either = f"{nan} || " if nan else ""
         match op:
             case "pow":
                 return self.power.format(*given, name=result.name)
-            case "bitwise_xor" if result is bool_:
-                return f"{first} != {last}"
-            case "not_equal":
-                return f"!({first} == {last})"
-            case "maximum":
-                return self.chosen(f"{either}{first} > {last}", first, last)
-            case "minimum":
-                return self.chosen(f"{either}{first} < {last}", first, last)
-            case "negative":
-                return f"-{first}" if dtype.kind != "unsigned integer" else f"{self.number(0, dtype)} - {first}"
-            case "abs":
-                negative = self.converted(f"-{first}", dtype)
-                return first if dtype.kind == "unsigned integer" else self.chosen(f"{first} < 0", negative, first)
-            case "bitwise_invert":
-                return f"!{first}" if result is bool_ else f"~{first}"
+            case "maximum" | "minimum":
+                either, sign = f"{nan} || " if nan else "", ">" if op == "maximum" else "<"
+                return self.chosen(f"{either}{first} {sign} {last}", first, last)
+            case "negative" if dtype.kind == "unsigned integer":
+                return f"{self.number(0, dtype)} - {first}"
+            case "abs" if dtype.kind != "unsigned integer":
+                return self.chosen(f"{first} < 0", self.converted(f"-{first}", dtype), first)
             case "where":
                 return self.chosen(*given)
-            case "copy" | "floor":
-                return first
             case "isnan":
                 return nan or "false"
             case "astype":
                 return self.nearest(first, dtypes[0], result)
-        return f"{first} {INFIX[op]} {last}"
+        operators = OPERATORS | TRUTH if result is bool_ else OPERATORS
+        return operators[op].format(*given)
 
     def nearest(self, x: str, source: DType, target: DType) -> str:
         """A value of one dtype as one of another: the nearest that it has, and 0 for NaN."""
@@ -177,11 +167,15 @@ class Language(NamedTuple):
         return self.choice.format(c=condition, a=x, b=y)
 
 
-INFIX: Final = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<", "less_equal": "<=", "greater": ">",
-    "greater_equal": ">=", "equal": "==", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+OPERATORS: Final = {
+    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}", "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}", "greater": "{0} > {1}", "greater_equal": "{0} >= {1}", "equal": "{0} == {1}",
+    "not_equal": "!({0} == {1})", "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}",
+    "bitwise_invert": "~{0}", "negative": "-{0}", "abs": "{0}", "copy": "{0}", "floor": "{0}",
 }  # fmt: skip
-"""Operators that all these languages share."""
+"""Operators that all these languages share, and what is its operand (the size of an unsigned integer)."""
+TRUTH: Final = {"bitwise_xor": "{0} != {1}", "bitwise_invert": "!{0}"}
+"""Those that are others where the result is a truth value."""
 ANY: Final = frozenset(("where", "copy", "astype", "equal", "not_equal"))
 """Primitives of every dtype."""
 BITWISE: Final = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert"))
