@@ -220,7 +220,8 @@ def _check_hardtanh(name: str, x: Any, *, min_val: float, max_val: float) -> Non
         raise ValueError(f"hardtanh: min_val must not exceed max_val; got {min_val} and {max_val}")
 
 
-def _hardtanh_rule(k: Table, g: Handle, out: Handle, x: Handle, *, min_val: float, max_val: float) -> Handle:
+def hardtanh_rule(k: Table, g: Handle, out: Handle, x: Handle, *, min_val: float, max_val: float) -> Handle:
+    """The cotangent between the two bounds, 0 elsewhere."""
     return k.where(k.logical_and(k.less(min_val, x), k.less(x, max_val)), g, 0)
 
 
@@ -315,7 +316,7 @@ OPS = (
         "hardtanh",
         "``x`` between `min_val` and `max_val`, else the nearer of the two; there, and at both, the gradient is 0.",
         refuses=_check_hardtanh,
-        gradient=(_hardtanh_rule,),
+        gradient=(hardtanh_rule,),
         compose=lambda k, x, *, min_val=-1.0, max_val=1.0: k.minimum(k.maximum(x, min_val), max_val),
         samples=_samples({}, {"min_val": -0.5, "max_val": 1.5}),
     ),

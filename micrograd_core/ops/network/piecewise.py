@@ -10,24 +10,13 @@ from typing import Any
 
 from micrograd_core.errors import ShapeError
 from micrograd_core.layout import broadcast_shapes, resolve_axis
+from micrograd_core.ops.network.activations import hardtanh_rule
 from micrograd_core.ops.record import Array, Handle, Operand, Sample, Table
 from micrograd_core.ops.shared import arrays, cut, in_float32, is_scalar, nest, network
 from micrograd_core.ops.standard.transcendental import horner
 from micrograd_core.ops.tangents import symmetric
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
-
-
-def _clipped(k: Table, x: Handle, low: float, high: float) -> Handle:
-    return k.minimum(k.maximum(x, low), high)
-
-
-def _between(k: Table, low: float, x: Handle, high: float) -> Handle:
-    return k.logical_and(k.less(low, x), k.less(x, high))
-
-
-def _hardsigmoid(k: Table, x: Handle) -> Handle:
-    return k.multiply(_clipped(k, k.add(x, 3), 0, 6), 1 / 6)
 
 
 def _hardswish_rule(k: Table, g: Handle, out: Handle, x: Handle) -> Handle:
@@ -144,28 +133,26 @@ OPS = (
     _ELEMENTWISE(
         "relu6",
         "``x`` between 0 and 6, else the nearer of the two.",
-        gradient=(lambda k, g, out, x: k.where(_between(k, 0, x, 6), g, 0),),
+        gradient=(partial(hardtanh_rule, min_val=0, max_val=6),),
         compose=lambda k, x: k.minimum(k.relu(x), 6),
     ),
     _ELEMENTWISE(
         "hardsigmoid",
         "``relu6(x + 3) / 6``: a sigmoid of straight lines.",
-        gradient=(lambda k, g, out, x: k.where(_between(k, -3, x, 3), k.multiply(g, 1 / 6), 0),),
-        compose=_hardsigmoid,
+        gradient=(lambda k, g, out, x: hardtanh_rule(k, k.multiply(g, 1 / 6), out, x, min_val=-3, max_val=3),),
+        compose=lambda k, x: k.multiply(k.minimum(k.maximum(k.add(x, 3), 0), 6), 1 / 6),
     ),
     _ELEMENTWISE(
         "hardswish",
         "``x * hardsigmoid(x)`` (Howard et al. 2019).",
         gradient=(_hardswish_rule,),
-        compose=lambda k, x: k.multiply(x, _hardsigmoid(k, x)),
+        compose=lambda k, x: k.multiply(x, k.hardsigmoid(x)),
     ),
     _ELEMENTWISE(
         "selu",
         "`elu` with the two numbers that keep mean 0 and variance 1 (Klambauer et al. 2017).",
         gradient=(_selu_rule,),
-        compose=lambda k, x: k.multiply(
-            k.where(k.less(0, x), x, k.multiply(_exponential(k, x, 1.0), SELU_ALPHA)), SELU_SCALE
-        ),
+        compose=lambda k, x: k.multiply(k.elu(x, alpha=SELU_ALPHA), SELU_SCALE),
     ),
     _ELEMENTWISE(
         "celu",
@@ -192,7 +179,7 @@ OPS = (
         "``x`` brought nearer to 0 by `lambd`, and 0 within that.",
         refuses=_check_shrinkage,
         gradient=(_shrunk_rule,),
-        compose=lambda k, x, *, lambd=0.5: k.subtract(x, _clipped(k, x, -lambd, lambd)),
+        compose=lambda k, x, *, lambd=0.5: k.subtract(x, k.hardtanh(x, min_val=-lambd, max_val=lambd)),
         samples=(Sample((2, 3)), Sample((), lambd=0.1)),
     ),
     _ELEMENTWISE(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from micrograd_core.errors import ShapeError
@@ -22,11 +23,6 @@ from micrograd_core.ops.tangents import total
 
 ALL: Final = -1
 """In the place of `lengths`: all sequences are as long as the time axis."""
-
-
-def _order(steps: int, reverse: bool) -> list[int]:
-    """The steps as they follow each other."""
-    return list(range(steps))[:: -1 if reverse else 1]
 
 
 class RNNResult(NamedTuple):
@@ -144,10 +140,6 @@ def _scaled_by_slope(k: Table, g: Handle, sigmoid: Handle) -> Handle:
     return k.multiply(g, k.multiply(sigmoid, k.subtract(1, sigmoid)))
 
 
-def _through_tanh(k: Table, g: Handle, y: Handle) -> Handle:
-    return k.multiply(g, k.subtract(1, k.multiply(y, y)))
-
-
 def _scan(
     k: Table, cell: Callable[..., Any], x: Handle, initial: tuple[Any, ...], weight: Handle, bias: Any, lengths: Any,
     reverse: bool,
@@ -155,7 +147,7 @@ def _scan(
     """States and gates of all steps, by a function of one: from what input and state contribute, and the states."""
     turned, current = transposed(k, weight), initial
     found: list[Any] = [None] * x.shape[0]
-    for step in _order(x.shape[0], reverse):
+    for step in range(x.shape[0])[:: -1 if reverse else 1]:
         recurrent = plus(k, k.matmul(current[0], turned), bias)
         gates, new = cell(k, _at(k, x, step), recurrent, current)
         valid = _valid(k, lengths, step)
@@ -176,7 +168,7 @@ def _scan_back(
     steps, shape = gates.shape[0], (gates.shape[1], weight.shape[1])
     carried = tuple(k.full(shape=shape, fill_value=0, dtype=gates.dtype) for _ in cotangents)
     found: list[Any] = [None] * steps
-    for step in _order(steps, not reverse):
+    for step in range(steps)[:: 1 if reverse else -1]:
         given = tuple(total(k, (_at(k, g, step), t)) for g, t in zip(cotangents, carried, strict=True))
         contributed, before = cell(step, _at(k, gates, step), _at(k, g_gates, step), given)
         valid = _valid(k, lengths, step)
@@ -202,29 +194,22 @@ def _weight_gradient(k: Table, g: Handle, states: Handle, initial: Handle, rever
     return k.matmul(transposed(k, rows), k.reshape(before, shape=(rows.shape[0], before.shape[2])))
 
 
-def _once(g: Any, compute: Callable[[], Any]) -> Any:
-    """What the rules of all operands need is computed for the first of them, and kept with the cotangent `g`."""
+def _once(g: Any, compute: Callable[..., Any]) -> Any:
+    """What the rules of all operands need is computed of the parts of the cotangent `g` once, and kept with it."""
     kept: dict[str, Any] = vars(g)
     if "whole" not in kept:
-        kept["whole"] = compute()
+        kept["whole"] = compute(*(0.0 if part is None else part for part in g))
     return kept["whole"]
-
-
-def _given(g: Any) -> tuple[Any, ...]:
-    return tuple(0.0 if part is None else part for part in g)
 
 
 def _rules(gradient: str, count: int) -> tuple[Any, ...]:
     """Those of the input, of `count` initial states, of the weight, and of the lengths."""
 
-    def rule(position: int) -> Any:
-        def by_operand(k: Table, g: Any, out: Any, x: Handle, h: Handle, *others: Any, **params: Any) -> Handle:
-            found = _once(g, lambda: getattr(k, gradient)(*_given(g), *out[1:], *others, **params))
-            return found[position] if position <= count else _weight_gradient(k, found[0], out[0], h, params["reverse"])
+    def rule(position: int, k: Table, g: Any, out: Any, x: Handle, h: Handle, *others: Any, **params: Any) -> Handle:
+        found = _once(g, lambda *parts: getattr(k, gradient)(*parts, *out[1:], *others, **params))
+        return found[position] if position <= count else _weight_gradient(k, found[0], out[0], h, params["reverse"])
 
-        return by_operand
-
-    return (*map(rule, range(count + 2)), None)
+    return (*(partial(rule, i) for i in range(count + 2)), None)
 
 
 # ── a layer without gates ────────────────────────────────────────────────────────────────────────────────────
@@ -242,8 +227,7 @@ def _rnn_gradient(
     k: Table, g: Any, g_gates: Operand, gates: Handle, weight: Handle, lengths: Any, *, reverse: bool, nonlinearity: str
 ) -> Any:
     def cell(step: int, y: Any, beside: Any, given: Any) -> Any:
-        g = total(k, (given[0], beside))
-        return (_through_tanh(k, g, y) if nonlinearity == "tanh" else k.where(k.less(0, y), g, 0),), (None,)
+        return (getattr(k, f"{nonlinearity}_gradient")(total(k, (given[0], beside)), y),), (None,)
 
     return _scan_back(k, cell, (g,), g_gates, gates, weight, lengths, reverse)
 
@@ -270,12 +254,11 @@ def _lstm_gradient(
     def cell(step: int, gates: Handle, beside: Handle, given: Any) -> Any:
         i, f, g, o = _blocks(k, gates, 4)
         y = k.tanh(_at(k, cells, step))
-        dc = k.add(given[1], _through_tanh(k, k.multiply(given[0], o), y))
+        dc = k.add(given[1], k.tanh_gradient(k.multiply(given[0], o), y))
         by_gate = [k.multiply(dc, g), k.multiply(dc, _at(k, earlier, step)), k.multiply(dc, i), k.multiply(given[0], y)]
-        by_gate = [total(k, each) for each in zip(by_gate, _blocks(k, beside, 4), strict=True)]
-        slopes = (_scaled_by_slope, _scaled_by_slope, _through_tanh, _scaled_by_slope)
-        through = [slope(k, x, y) for slope, x, y in zip(slopes, by_gate, (i, f, g, o), strict=True)]
-        return (k.concat(*through, axis=1),), (None, k.multiply(dc, f))
+        di, df, dg, do = (total(k, each) for each in zip(by_gate, _blocks(k, beside, 4), strict=True))
+        di, df, do = (_scaled_by_slope(k, slope, gate) for slope, gate in ((di, i), (df, f), (do, o)))
+        return (k.concat(di, df, k.tanh_gradient(dg, g), do, axis=1),), (None, k.multiply(dc, f))
 
     return _scan_back(k, cell, (g, g_cells), g_gates, gates, weight, lengths, reverse)
 
@@ -304,7 +287,7 @@ def _gru_gradient(
         r, z, n, inner = _blocks(k, gates, 4)
         dz, dn = k.multiply(g, k.subtract(_at(k, earlier, step), n)), k.multiply(g, k.subtract(1, z))
         others = _blocks(k, beside, 4)
-        dn = _through_tanh(k, total(k, (dn, others[2])), n)
+        dn = k.tanh_gradient(total(k, (dn, others[2])), n)
         dr = _scaled_by_slope(k, total(k, (k.multiply(dn, inner), others[0])), r)
         dz = _scaled_by_slope(k, total(k, (dz, others[1])), z)
         d_inner = total(k, (k.multiply(dn, r), others[3]))
@@ -315,17 +298,17 @@ def _gru_gradient(
     return x, inner, before
 
 
-def _gru_rule(position: int) -> Any:
-    def rule(k: Table, g: Any, out: Any, x: Handle, h: Any, weight: Any, bias: Any, lengths: Any, **params: Any) -> Any:
-        found = _once(g, lambda: k.gru_gradient(*(*_given(g), *out, h, weight, lengths), **params))
-        if position < 2:
-            return found[2 * position]
-        contributed = k.concat(_block(k, found[0], 0, 2, 3), found[1], axis=2)
-        if position == 3:
-            return k.sum(contributed, axis=(0, 1), keepdims=False)
-        return _weight_gradient(k, contributed, out[0], h, params["reverse"])
-
-    return rule
+def _gru_rule(
+    position: int, k: Table, g: Any, out: Any, x: Handle, h: Any, weight: Any, bias: Any, lengths: Any, **params: Any
+) -> Any:
+    """Those of the input, the state, the weight and the bias."""
+    found = _once(g, lambda *parts: k.gru_gradient(*(*parts, *out, h, weight, lengths), **params))
+    if position < 2:
+        return found[2 * position]
+    contributed = k.concat(_block(k, found[0], 0, 2, 3), found[1], axis=2)
+    if position == 3:
+        return k.sum(contributed, axis=(0, 1), keepdims=False)
+    return _weight_gradient(k, contributed, out[0], h, params["reverse"])
 
 
 # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -339,17 +322,15 @@ def _sequence(blocks: int, steps: int = 3) -> tuple[Array, ...]:
     return Array((steps, 2, 2 * blocks)), Array((2, 2))
 
 
-def _shapes(features_of: int, steps_of: int, kinds: tuple[int, ...]) -> Callable[..., tuple[Shape, ...]]:
+def _shapes(
+    features_of: int, steps_of: int, kinds: tuple[int, ...], *operands: Any, **params: Any
+) -> tuple[Shape, ...]:
     """Of results: for each how many blocks of features all steps have, or 0 for a state.
 
     The operands say how many: the second length of one the features, the first ones of another the steps and the batch.
     """
-
-    def shapes(*operands: Any, **params: Any) -> tuple[Shape, ...]:
-        features, (steps, batch, _) = operands[features_of].shape[1], operands[steps_of].shape
-        return tuple((steps, batch, each * features) if each else (batch, features) for each in kinds)
-
-    return shapes
+    features, (steps, batch, _) = operands[features_of].shape[1], operands[steps_of].shape
+    return tuple((steps, batch, each * features) if each else (batch, features) for each in kinds)
 
 
 def _record(name: str, parts: Any, compose: Callable[..., Any], *, autocast: str = "half", **facts: Any) -> Op:
@@ -372,7 +353,7 @@ OPS = (
         RNNResult,
         _rnn,
         parameters=_rnn_parameters,
-        shape=_shapes(1, 0, (1, 1)),
+        shape=partial(_shapes, 1, 0, (1, 1)),
         gradient=_rules("rnn_gradient", 1),
         samples=(
             Sample(*_sequence(1), _FIRST, ALL),
@@ -384,7 +365,7 @@ OPS = (
         "rnn",
         "x h",
         _rnn_gradient,
-        shape=_shapes(3, 2, (1, 0)),
+        shape=partial(_shapes, 3, 2, (1, 0)),
         samples=(
             Sample(_TRIPLE, 0.0, _TRIPLE, _FIRST, ALL, reverse=False, nonlinearity="tanh"),
             Sample(_TRIPLE, _TRIPLE, _TRIPLE, _FIRST, _LENGTHS, reverse=True, nonlinearity="tanh"),
@@ -395,7 +376,7 @@ OPS = (
         LSTMResult,
         _lstm,
         parameters=_lstm_parameters,
-        shape=_shapes(1, 0, (1, 1, 4)),
+        shape=partial(_shapes, 1, 0, (1, 1, 4)),
         gradient=_rules("lstm_gradient", 2),
         samples=(
             Sample(*_sequence(4), _FIRST, (8, 2), ALL),
@@ -406,7 +387,7 @@ OPS = (
         "lstm",
         "x h c",
         _lstm_gradient,
-        shape=_shapes(6, 4, (4, 0, 0)),
+        shape=partial(_shapes, 6, 4, (4, 0, 0)),
         samples=(
             Sample(_PAIR, 0.0, 0.0, _PAIR, _GATES, _FIRST, (8, 2), ALL, reverse=False),
             Sample(_PAIR, _PAIR, (2, 2, 8), _PAIR, _GATES, _FIRST, (8, 2), _SHORT, reverse=True),
@@ -418,15 +399,15 @@ OPS = (
         _gru,
         optional=(0.0, ALL),
         parameters=_gru_parameters,
-        shape=_shapes(1, 0, (1, 4)),
-        gradient=(*map(_gru_rule, range(4)), None),
+        shape=partial(_shapes, 1, 0, (1, 4)),
+        gradient=(*(partial(_gru_rule, i) for i in range(4)), None),
         samples=(Sample(*_sequence(3), (6, 2), 0.0, ALL), Sample(*_sequence(3, 2), (6, 2), (6,), _SHORT, reverse=True)),
     ),
     _gradient(
         "gru",
         "x inner h",
         _gru_gradient,
-        shape=_shapes(5, 3, (3, 1, 0)),
+        shape=partial(_shapes, 5, 3, (3, 1, 0)),
         samples=(
             Sample(_PAIR, 0.0, _PAIR, _GATES, _FIRST, (6, 2), ALL, reverse=False),
             Sample(_PAIR, (2, 2, 8), _PAIR, _GATES, _FIRST, (6, 2), _SHORT, reverse=True),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from micrograd_core.ops.network.recurrent import _order
-
 
 def _stepped(np: Any, step: Any, x: Any, states: Any, lengths: Any, reverse: bool) -> Any:
     found: list[Any] = [None] * x.shape[0]
-    for t in _order(x.shape[0], reverse):
+    for t in range(x.shape[0])[:: -1 if reverse else 1]:
         *new, gates = step(x[t], *states)
         valid = (t < np.asarray(lengths)).reshape(-1, 1) if np.ndim(lengths) else np.ones((x.shape[1], 1), bool)
         states = [np.where(valid, y, z) for y, z in zip(new, states, strict=True)]
@@ -73,7 +71,7 @@ def gradient_reference(blocks: int, cells: int) -> Any:
         g_gates = np.broadcast_to(g_gates, gates.shape)
         dh, dc = np.zeros(shape[1:]), np.zeros(shape[1:])
         made: list[Any] = [None] * shape[0]
-        steps = _order(shape[0], reverse)
+        steps = range(shape[0])[:: -1 if reverse else 1]
         for at in range(shape[0] - 1, -1, -1):
             t = steps[at]
             valid = (t < np.asarray(lengths)).reshape(-1, 1) if np.ndim(lengths) else True
