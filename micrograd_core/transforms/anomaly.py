@@ -25,26 +25,24 @@ class LocatedOp(Op):
 
     def __init__(self, op: Op, line: str) -> None:
         vars(self).update(vars(op))
-        rules, check = op.gradient, partial(_checked, op.name, line)
+        rules, name = op.gradient, op.name
         if isinstance(rules, tuple):
-            self.gradient = tuple(rule and check(rule) for rule in rules)
+            self.gradient = tuple(rule and partial(_checked, name, line, rule) for rule in rules)
         elif callable(rules):
-            self.gradient = lambda asked: (rule and check(rule) for rule in rules(asked))
+            self.gradient = lambda asked: (rule and partial(_checked, name, line, rule) for rule in rules(asked))
 
 
-def _checked(name: str, line: str, rule: Any) -> Any:
-    def checked(k: Table, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
-        d = rule(k, g, out, *operands, **params)
-        if _has_nan(k, d):
-            reason = (
-                "which was NaN before it" if _has_nan(k, g) else
-                "whose result is NaN itself" if _has_nan(k, out) else
-                "which made a NaN of finite or infinite numbers"
-            )  # fmt: skip
-            raise AnomalyError(f"NaN in the gradient of {name}, {reason}; it was recorded by\n{line}")
-        return d
-
-    return checked
+def _checked(name: str, line: str, rule: Any, k: Table, g: Any, out: Any, *operands: Any, **params: Any) -> Any:
+    """What a rule gives, if no NaN is in it."""
+    d = rule(k, g, out, *operands, **params)
+    if _has_nan(k, d):
+        reason = (
+            "which was NaN before it" if _has_nan(k, g) else
+            "whose result is NaN itself" if _has_nan(k, out) else
+            "which made a NaN of finite or infinite numbers"
+        )  # fmt: skip
+        raise AnomalyError(f"NaN in the gradient of {name}, {reason}; it was recorded by\n{line}")
+    return d
 
 
 def _has_nan(k: Table, x: Any) -> bool:

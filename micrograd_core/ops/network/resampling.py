@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from itertools import product
 from operator import index
 from typing import Any, Final
@@ -38,64 +38,53 @@ def _triangle(t: float) -> float:
     return max(1 - abs(t), 0.0)
 
 
-def _cubic(a: float) -> Callable[[float], float]:
+def _cubic(a: float, t: float) -> float:
     """Keys' kernel (1981), whose slope at 1 is `a`."""
-
-    def weight(t: float) -> float:
-        t = abs(t)
-        if t < 1:
-            return ((a + 2) * t - (a + 3)) * t * t + 1
-        return (((t - 5) * t + 8) * t - 4) * a if t < 2 else 0.0
-
-    return weight
+    t = abs(t)
+    if t < 1:
+        return ((a + 2) * t - (a + 3)) * t * t + 1
+    return (((t - 5) * t + 8) * t - 4) * a if t < 2 else 0.0
 
 
-def _nearest(shift: float) -> Callable[..., Taps]:
+def _nearest(shift: float, length: int, count: int, scale: float, align: bool) -> Taps:
     """The one element in which a place lies, counted from `shift` of the distance of two."""
-    return lambda length, count, scale, align: [
-        [(min(math.floor((i + shift) * scale), length - 1), 1)] for i in range(count)
-    ]
+    return [[(min(math.floor((i + shift) * scale), length - 1), 1)] for i in range(count)]
 
 
-def _interpolating(kernel: Callable[[float], float], reach: int) -> Callable[..., Taps]:
+Kernel = Callable[[float], float]
+
+
+def _interpolating(kernel: Kernel, reach: int, length: int, count: int, scale: float, align: bool) -> Taps:
     """The elements within `reach` of a place; beyond the edges the last one stands for them."""
-
-    def taps(length: int, count: int, scale: float, align: bool) -> Taps:
-        found = []
-        for i in range(count):
-            at = i * scale if align else (i + 0.5) * scale - 0.5
-            near = range(math.floor(at) - reach + 1, math.floor(at) + reach + 1)
-            found.append([(min(max(place, 0), length - 1), kernel(at - place)) for place in near])
-        return found
-
-    return taps
+    found = []
+    for i in range(count):
+        at = i * scale if align else (i + 0.5) * scale - 0.5
+        near = range(math.floor(at) - reach + 1, math.floor(at) + reach + 1)
+        found.append([(min(max(place, 0), length - 1), kernel(at - place)) for place in near])
+    return found
 
 
-def _antialiased(kernel: Callable[[float], float], reach: float) -> Callable[..., Taps]:
+def _antialiased(kernel: Kernel, reach: float, length: int, count: int, scale: float, align: bool) -> Taps:
     """A kernel as wide as the step between elements of the result, so that all of the input is seen."""
-
-    def taps(length: int, count: int, scale: float, align: bool) -> Taps:
-        wide = max(scale, 1.0)
-        found = []
-        for i in range(count):
-            centre = scale * (i + 0.5)
-            start = max(int(centre - reach * wide + 0.5), 0)
-            stop = min(int(centre + reach * wide + 0.5), length)
-            weights = [kernel((place - centre + 0.5) / wide) for place in range(start, stop)]
-            total = sum(weights)
-            found.append([(place, w / total) for place, w in zip(range(start, stop), weights, strict=True)])
-        return found
-
-    return taps
+    wide = max(scale, 1.0)
+    found = []
+    for i in range(count):
+        centre = scale * (i + 0.5)
+        start = max(int(centre - reach * wide + 0.5), 0)
+        stop = min(int(centre + reach * wide + 0.5), length)
+        weights = [kernel((place - centre + 0.5) / wide) for place in range(start, stop)]
+        total = sum(weights)
+        found.append([(place, w / total) for place, w in zip(range(start, stop), weights, strict=True)])
+    return found
 
 
-_LINEAR = _interpolating(_triangle, 1)
+_LINEAR, _CUBIC = partial(_interpolating, _triangle, 1), partial(_interpolating, partial(_cubic, -0.75), 2)
 MODES: Final[dict[str, tuple[Shape, Callable[..., Taps], Callable[..., Taps] | None]]] = {
-    "nearest": ((1, 2, 3), _nearest(0.0), None),
-    "nearest-exact": ((1, 2, 3), _nearest(0.5), None),
+    "nearest": ((1, 2, 3), partial(_nearest, 0.0), None),
+    "nearest-exact": ((1, 2, 3), partial(_nearest, 0.5), None),
     "linear": ((1,), _LINEAR, None),
-    "bilinear": ((2,), _LINEAR, _antialiased(_triangle, 1.0)),
-    "bicubic": ((2,), _interpolating(_cubic(-0.75), 2), _antialiased(_cubic(-0.5), 2.0)),
+    "bilinear": ((2,), _LINEAR, partial(_antialiased, _triangle, 1.0)),
+    "bicubic": ((2,), _CUBIC, partial(_antialiased, partial(_cubic, -0.5), 2.0)),
     "trilinear": ((3,), _LINEAR, None),
     "area": ((1, 2, 3), averages, None),
 }
