@@ -276,7 +276,7 @@ class ArrayAPIBackend:
             found = self._lending(found)
         if op in self._casts:
             found = self._casting(op, found)
-        return found if self._evaluate is None else self._promising(found)
+        return found if self._evaluate is None else partial(self._promising, found)
 
     def _found(self, op: str) -> Callable[..., Any] | None:
         if op in self.kernels:
@@ -315,23 +315,19 @@ class ArrayAPIBackend:
 
         return casting
 
-    def _promising(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """A kernel whose results are remembered until they are computed, or nobody has them any more."""
-
-        def promising(*operands: Any, **params: Any) -> Any:
-            result = kernel(*operands, **params)
-            if result is NotImplemented:
-                return result
-            for each in result if isinstance(result, tuple) else (result,):
-                try:
-                    self._promised.append(weakref.ref(each))
-                except TypeError:  # not every class has weak references
-                    self._promised.append(lambda each=each: each)  # type: ignore[misc]
-            if len(self._promised) >= self._most:
-                self.synchronize()
+    def _promising(self, kernel: Callable[..., Any], *operands: Any, **params: Any) -> Any:
+        """What a kernel gives, remembered until it is computed, or nobody has it any more."""
+        result = kernel(*operands, **params)
+        if result is NotImplemented:
             return result
-
-        return promising
+        for each in result if isinstance(result, tuple) else (result,):
+            try:
+                self._promised.append(weakref.ref(each))
+            except TypeError:  # not every class has weak references
+                self._promised.append(lambda each=each: each)  # type: ignore[misc]
+        if len(self._promised) >= self._most:
+            self.synchronize()
+        return result
 
     def synchronize(self) -> None:
         """Compute what a lazy library has promised; override it where others have to be waited for."""

@@ -29,8 +29,7 @@ from typing import Any, ClassVar, Final
 
 from micrograd_core.adapters import templates
 from micrograd_core.adapters.pool import Pool
-from micrograd_core.adapters.strided import MAPS, Owner, Strided, StridedBackend
-from micrograd_core.adapters.templates import cut
+from micrograd_core.adapters.strided import MAPS, Owner, Strided, StridedBackend, cut
 from micrograd_core.compiler import joint, nests
 from micrograd_core.compiler.executor import Function, bound, counted, straight_line
 from micrograd_core.compiler.fusion import Call, Limits, Plan, Run, plan

@@ -36,6 +36,7 @@ from micrograd_core.dtypes import DTYPES, pack, unpack
 from micrograd_core.errors import KernelBroken
 from micrograd_core.layout import Key, Layout, Shape, broadcast_shapes, reduced_shape
 from micrograd_core.ops import CORE_KERNELS, SAME, TABLE
+from micrograd_core.ops.shared import span
 
 MAPS: Final = frozenset(
     op.name for op in map(TABLE.__getitem__, CORE_KERNELS) if op.kind == "elementwise" and op.parameters is None
@@ -68,6 +69,11 @@ class Strided:
     def view(self, layout: Layout) -> Strided:
         """The same buffer through another layout."""
         return Strided(self.buffer, layout, self.dtype, self.owner)
+
+
+def cut(x: Strided, axis: int, start: int, stop: int) -> Strided:
+    """A part of an axis."""
+    return x.view(x.layout.index(span(x.shape, axis, start, stop)))
 
 
 class Owner:
@@ -328,11 +334,10 @@ class StridedBackend:
         moved = x.view(x.layout.permute(order))
         shape = (*moved.shape[:-1], moved.shape[-1] + include_initial)
         out = self.empty(shape, dtype or self._result(name, x.dtype))
-        whole = tuple(slice(0, length, 1) for length in shape[:-1])
         if include_initial and out.layout.size:
-            self.map("copy", out.view(out.layout.index((*whole, 0))), OF_NOTHING[name])
+            self.map("copy", cut(out, -1, 0, 1), OF_NOTHING[name])
         if x.layout.size:
-            self.scan(name, out.view(out.layout.index((*whole, slice(int(include_initial), shape[-1], 1)))), moved)
+            self.scan(name, cut(out, -1, int(include_initial), shape[-1]), moved)
         return out.view(out.layout.permute(tuple(order.index(each) for each in range(len(order)))))
 
     def _result(self, name: str, dtype: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from string import Template
 from typing import Any, Final
 
-from micrograd_core.adapters.strided import Strided
+from micrograd_core.adapters.strided import Strided, cut
 from micrograd_core.compiler import joint, nests
 from micrograd_core.compiler.languages import TEMPLATES, Language
 from micrograd_core.compiler.text import stream_at
@@ -176,13 +176,6 @@ def _turned(x: Strided) -> Strided:
     """Transposed matrices."""
     axes = [*range(len(x.shape))]
     return x.view(x.layout.permute((*axes[:-2], axes[-1], axes[-2])))
-
-
-def cut(x: Strided, axis: int, start: int, stop: int) -> Strided:
-    """A part of an axis."""
-    key = [slice(0, n, 1) for n in x.shape]
-    key[axis] = slice(start, stop, 1)
-    return x.view(x.layout.index((*key,)))
 
 
 # ── windows ──────────────────────────────────────────────────────────────────────────────────────────────────────────
