@@ -240,10 +240,10 @@ class Batches:
 
     def _ahead(self, epoch: int, position: int) -> Iterator[Any]:
         """The batches of `_made`, made in a thread."""
-        process, line = os.getpid(), _Line(self._made(epoch, position), self._prefetch)
+        process, line = 0, None
         try:
             while True:
-                if process != os.getpid():  # a forked child has none of its parent's threads
+                if line is None or process != os.getpid():  # a forked child has none of its parent's threads
                     process, line = os.getpid(), _Line(self._made(epoch, position), self._prefetch)
                 try:
                     batch, error = line.ready.get(timeout=0.1)

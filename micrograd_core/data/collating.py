@@ -111,10 +111,8 @@ def tensors(value: Any, device: Device, own: bool, path: Path = ()) -> Any:
     """
     if isinstance(value, Mapping):
         return {key: tensors(part, device, own, (*path, key)) for key, part in value.items()}
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) or (isinstance(value, list) and value and is_array(value[0])):
         return rebuilt(value, [tensors(part, device, own, (*path, k)) for k, part in enumerate(value)])
-    if isinstance(value, list) and value and is_array(value[0]):
-        return tuple(tensors(part, device, own, (*path, k)) for k, part in enumerate(value))
     try:
         if isinstance(value, Tensor):
             moved = value.detach().to(device)

@@ -64,27 +64,26 @@ def source(data: Any) -> Indexed | Streamed:
     if any(comes_from(data, "datasets", name) for name in ("DatasetDict", "IterableDatasetDict")):
         raise DataError(f"a {type(data).__name__} holds sets; choose one of {listed(map(repr, data))}")
     if comes_from(data, "torch", "DataLoader"):
-        return Streamed(data, len(data) if _has_length(data) else None, loader=True)
+        return Streamed(data, _length_of(data), loader=True)
     if isinstance(data, (tuple, Mapping)) or is_array(data) or _is_of_columns(data):
         return _columns(data)
     if isinstance(data, (str, bytes)) or not any(hasattr(type(data), name) for name in ("__iter__", "__getitem__")):
         raise DataError(
             f"batches are made of arrays, tensors, lists, tables, data sets and iterables; got a {type(data).__name__}"
         )
-    places = hasattr(type(data), "__getitem__") and not comes_from(data, "torch", "IterableDataset")
-    if not places or not _has_length(data):
-        return Streamed(data, len(data) if _has_length(data) else None)
+    places, length = hasattr(type(data), "__getitem__"), _length_of(data)
+    if not places or length is None or comes_from(data, "torch", "IterableDataset"):
+        return Streamed(data, length)
     if hasattr(data, "column_names") and hasattr(data, "features"):  # Hugging Face: many rows at once
-        return Indexed(len(data), lambda rows: (_listed(data[list(rows)]), False))
-    return Indexed(len(data), lambda rows: (collate([data[i] for i in rows]), True))
+        return Indexed(length, lambda rows: (_listed(data[list(rows)]), False))
+    return Indexed(length, lambda rows: (collate([data[i] for i in rows]), True))
 
 
-def _has_length(data: Any) -> bool:
+def _length_of(data: Any) -> int | None:
     try:
-        len(data)
+        return len(data)
     except (TypeError, NotImplementedError):
-        return False
-    return True
+        return None
 
 
 def _listed(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +147,7 @@ def _leaf(data: Any, path: Path) -> Any:
         return numpy_for("an array").asarray(data)
     if is_array(data):
         return asarray(data)
-    if _has_length(data) and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes)):
+    if _length_of(data) is not None and hasattr(data, "__getitem__") and not isinstance(data, (str, bytes)):
         return data
     raise DataError(f"{where(path)} is a {type(data).__name__}, and a column has rows: give an array or a list")
 
