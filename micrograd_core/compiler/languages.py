@@ -190,16 +190,20 @@ _INTEGERS: Final = {
     "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
     "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
 }  # fmt: skip
+
+
+def _calls(names: str) -> dict[str, str]:
+    """Functions of one operand that are called as their operations are."""
+    return {name: name + "({0})" for name in names.split()}
+
+
 _FUNCTIONS: Final = {
     "divide": "{0} / {1}", "pow": "pow({0}, {1})", "copysign": "copysign({0}, {1})", "abs": "fabs({0})",
     "round": "rint({0})", "signbit": "(signbit({0}) != 0)", "atan2": "atan2({0}, {1})",
-    **{
-        name: name + "({0})"
-        for name in (
-            "exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan tanh sinh cosh asinh acosh atanh erf erfc "
-            "floor ceil trunc"
-        ).split()
-    },
+    **_calls(
+        "exp expm1 log log1p log2 log10 sqrt sin cos tan asin acos atan tanh sinh cosh asinh acosh atanh erf erfc "
+        "floor ceil trunc"
+    ),
 }  # fmt: skip
 
 
@@ -295,7 +299,7 @@ WGSL: Final = Language(
     memory={"bool": "u32"},
     functions={
         "divide": "{0} / {1}", "abs": "abs({0})", "signbit": "negative({0})", "isfinite": "finite({0})", **_PROGRAMS,
-        **{name: name + "({0})" for name in "sqrt floor ceil trunc round".split()},
+        **_calls("sqrt floor ceil trunc round"),
     },
     let="let {name} = {x};", var="var {name}: {T} = {x};", loop="for (var {i} = 0; {i} < {n}; {i}++) {{",
     scratch="var {name}: array<{T}, {n}>;", cast="{T}({x})",

@@ -7,6 +7,7 @@ above, so that both have the same numbers, infinite and NaN ones too.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial, reduce
 from typing import Any, Final
@@ -96,10 +97,10 @@ class Expressions:
 
     def gradients(self, roots: Iterable[tuple[Operand, Operand]], leaves: Iterable[Ref]) -> dict[Ref, Operand]:
         """What the cotangents of `roots` lead to, for those of the `leaves` that these depend on."""
-        terms: dict[int, list[Term]] = {}
+        terms = defaultdict[int, list[Term]](list)
         for root, g in roots:
             if isinstance(root, Ref):
-                terms.setdefault(root.number, []).append(g)
+                terms[root.number].append(g)
         for number in range(max(terms, default=-1), -1, -1):
             name, operands = self.steps[number]
             if number not in terms or name in (INPUT, DETACH):
@@ -114,10 +115,7 @@ class Expressions:
                 found = self._carried(name, operands, Ref(number), g)
             for x, term in found:
                 if x.__class__ is Ref:
-                    if x.number in terms:
-                        terms[x.number].append(term)
-                    else:
-                        terms[x.number] = [term]
+                    terms[x.number].append(term)
         return {leaf: self._total(terms[leaf.number]) for leaf in leaves if leaf.number in terms}
 
     def _carried(self, name: str, operands: Sequence[Operand], out: Ref, g: Operand) -> Iterable[tuple[Operand, Term]]:

@@ -21,11 +21,12 @@ from micrograd_core.array.tensor import Tensor, asarray
 from micrograd_core.dtypes import DType
 from micrograd_core.engine.apply import Recorded, apply_single, create
 from micrograd_core.engine.array import wrap
-from micrograd_core.errors import ShapeError, TransformError, one_of
+from micrograd_core.errors import ShapeError, TransformError
 from micrograd_core.layout import Layout, Shape, resolve_axis
 from micrograd_core.ops import TABLE, Op, batching as rules
 from micrograd_core.ops.arguments import advising
 from micrograd_core.ops.batching import along_axis, elementwise
+from micrograd_core.ops.shared import chosen
 from micrograd_core.support import pytrees
 from micrograd_core.support.context import depth, during, levels
 from micrograd_core.support.warning import warn
@@ -340,8 +341,7 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0, *, randomness: 
     >>> per_example(Tensor([1.0, 2.0]), Tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])).tolist()
     [[2.0, 0.0], [0.0, 4.0], [6.0, 6.0]]
     """
-    if randomness not in RANDOMNESS:
-        raise ValueError(f"vmap: randomness is {one_of(map(repr, RANDOMNESS))}; got {randomness!r}")
+    chosen("vmap", "randomness", randomness, RANDOMNESS)
 
     if not all(axis is None or isinstance(axis, int) for axis in pytrees.flatten(in_axes)[0]):
         raise TypeError(f"vmap(f) is a function: write vmap(f)(x); in_axes holds integers and None; got {in_axes!r}")
