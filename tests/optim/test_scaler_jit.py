@@ -262,6 +262,28 @@ def test_parts_may_be_outside_without_another_trace() -> None:
     assert step.traces == 2
 
 
+def test_what_one_rule_finds_counts_for_all() -> None:
+    first, second = Tensor([1.0]), Tensor([1.0])
+    rules, scaler = [optim.SGD([p], lr=0.1) for p in (first, second)], GradScaler(4.0)
+
+    @jit
+    def step(x: Tensor, y: Tensor) -> Any:
+        for rule in rules:
+            rule.zero_grad()
+        scaler.scale((first * x + second * y).sum()).backward()
+        for rule in rules:
+            scaler.unscale(rule)
+        found = [scaler.step(rule) for rule in rules]
+        scaler.update()
+        return found
+
+    for x, y in ((math.inf, 1.0), (1.0, math.nan), (1.0, 1.0)):
+        both = [bool(each) for each in step(mg.asarray([x]), mg.asarray([y]))]
+        assert both == [math.isfinite(x + y)] * 2
+    assert first.tolist() == second.tolist() == pytest.approx([0.9])
+    assert scaler.get_scale() == 1.0
+
+
 def test_without_a_gradient_a_step_moves_nothing_and_says_so() -> None:
     training = Training(RULES["Adam"])
 

@@ -659,8 +659,14 @@ def test_what_a_device_declines_to_fuse_is_composed(monkeypatch: pytest.MonkeyPa
     assert norm == pytest.approx(other, rel=1e-6)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_the_norm_of_large_and_small_gradients_neither_overflows_nor_vanishes(scale: float) -> None:
+def test_the_norm_of_large_and_small_gradients_neither_overflows_nor_vanishes(
+    scale: float, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled:
+        eager = pytest.importorskip("micrograd_cpu.eager")
+        monkeypatch.setattr(eager, "fused", lambda compose: lambda x: NotImplemented)
     rng = np.random.default_rng(0)
     shapes = [(3,), (0, 4), (1 << 14,), (200, 301), (), ((1 << 14) - 1,), (40_000,)]
     gradients = [(rng.normal(size=shape) * scale).astype("float32") for shape in shapes]
