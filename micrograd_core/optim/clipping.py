@@ -239,7 +239,8 @@ def _begun(rule: Optimizer, k: Any, p: Tensor, state: dict[str, Any]) -> dict[st
     """What is kept for a parameter, also before its first step; with steps counted on the device."""
     begins = getattr(rule, rule.begins) if isinstance(rule.begins, str) else rule.begins
     dtype = float32 if p.dtype in NARROW else p.dtype
-    found = {name: k.full(shape=p.shape, fill_value=begins, dtype=dtype) for name in rule.keeps()} | state
+    names = [name for name in rule.keeps() if name != "step"]
+    found = {name: k.full(shape=p.shape, fill_value=begins, dtype=dtype) for name in names} | state
     if "step" in rule.kept and "counted" not in state:
         found["counted"] = k.add(k.full(shape=(), fill_value=0.0, dtype=widest(k)), state.get("step", 0))
     found.pop("step", None)
