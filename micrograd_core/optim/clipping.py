@@ -238,9 +238,8 @@ def _step_where(finite: Tensor, rule: Optimizer) -> None:
 def _begun(rule: Optimizer, k: Any, p: Tensor, state: dict[str, Any]) -> dict[str, Any]:
     """What is kept for a parameter, also before its first step; with steps counted on the device."""
     begins = getattr(rule, rule.begins) if isinstance(rule.begins, str) else rule.begins
-    dtype = float32 if p.dtype in NARROW else p.dtype
-    names = [name for name in rule.keeps() if name != "step"]
-    found = {name: k.full(shape=p.shape, fill_value=begins, dtype=dtype) for name in names} | state
+    start = k.full(shape=p.shape, fill_value=begins, dtype=float32 if p.dtype in NARROW else p.dtype)
+    found = dict.fromkeys(rule.keeps(), start) | state
     if "step" in rule.kept and "counted" not in state:
         found["counted"] = k.add(k.full(shape=(), fill_value=0.0, dtype=widest(k)), state.get("step", 0))
     found.pop("step", None)
