@@ -311,8 +311,9 @@ class Optimizer:
                 continue
             if p._kernels in self._together and p.dtype.kind == "real floating":
                 new = state.copy()
-                new["step"] = steps_of(p._kernels, new)
-                phase = new["step"], *[name in state for name in self.kept]
+                if "counted" in state:
+                    new["step"] = steps_of(p._kernels, new)
+                phase = new.get("step"), *[name in state for name in self.kept]
                 groups.setdefault((p._kernels, p.dtype, phase), []).append((i, p, self._way(p), new))
             else:
                 self._move_one(i)
@@ -410,7 +411,7 @@ class Optimizer:
         list of Handle
             The new parameters.
         """
-        step = states[0]["step"] + 1
+        step = states[0].get("step", 0) + 1
         names = [name for name in self.kept if name != "step"]
         kept = [[state.get(name) for state in states] for name in names]
         moved, *columns = kernel(params, grads, *kept, **self.settings_at(step))

@@ -47,8 +47,8 @@ def clip_grad_norm(
     Returns
     -------
     float, or in a function under `jit` a Tensor of shape ()
-        The norm before. Where it is infinite or NaN, since a gradient is, or it is beyond the range of float32 or of
-        the gradients' wider dtype, all gradients become NaN, for all to see.
+        The norm before; infinite or NaN if a gradient is, and then all gradients become NaN, for all to see. So they
+        do under `jit` where the norm is beyond the range of float32.
 
     Raises
     ------
@@ -83,6 +83,9 @@ def clip_grad_norm(
             )
         return _traced_clip(owners, gradients, float(max_norm), order)  # type: ignore[no-any-return]
     norms = _read(_norms(gradients, order))
+    if not all(map(math.isfinite, norms)):  # float32 may not reach that of finite gradients
+        wide = [g.astype(widest(g._kernels)) if g.dtype is float32 else g for g in gradients if g.size]
+        norms = _read([_norm(g, order) for g in wide])
     total = _common(norms, order) if all(map(math.isfinite, norms)) else sum(norms)
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(
@@ -129,11 +132,10 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
     """
     if not limit > 0:
         raise ValueError(f"clip_grad_value: the limit must be positive; got {limit}")
-    params = list(params)
-    for p in params:
+    owners = [p for p in params if p.grad is not None]
+    for p in owners:
         if p.dtype.is_complex:
             raise DTypeError(f"clip_grad_value: {p.dtype} numbers have no order; use clip_grad_norm")
-    owners = [p for p in params if p.grad is not None]
     bounded = [FUNCTIONS["clip"](p.grad.detach(), -float(limit), float(limit)) for p in owners if p.grad is not None]
     _assign(owners, bounded)
 
@@ -141,13 +143,12 @@ def clip_grad_value(params: Iterable[Tensor], limit: float) -> None:
 def _norms(gradients: list[Tensor], order: float) -> list[Tensor]:
     """Norms, of shape (): of all gradients of a device and dtype together, or of each, by another order than 2."""
     alike: dict[Any, list[Tensor]] = {}
-    for g in gradients:
+    for g in (g for g in gradients if g.size):
         key = (g.device, g.dtype) if order == 2 and not g.dtype.is_complex else id(g)
         alike.setdefault(key, []).append(g)
     return [
         FUNCTIONS["global_norm"](each) if isinstance(key, tuple) else _norm(each[0], order)
         for key, each in alike.items()
-        if isinstance(key, tuple) or each[0].size
     ]
 
 
@@ -204,24 +205,18 @@ def _multiplied(gradients: list[Tensor], factor: float) -> tuple[list[Tensor], A
     return [wrap(Tensor, handle, k, dtype, None) for handle in handles], wrap(Tensor, found, k, float32, None)
 
 
-def _are_finite(gradients: list[Tensor]) -> bool:
-    """Whether all elements are; one read of each device."""
-    return all(_read([FUNCTIONS["isfinite"](g.detach()).all() for g in gradients]))
-
-
 def _step_where(finite: Tensor, rule: Optimizer) -> None:
     """`rule.step()` in a function under `jit`, of which nothing stays where a gradient is not finite.
 
     Steps are counted on the device then.
     """
-    k = finite._kernels
+    k, kind = finite._kernels, type(rule).__name__
     for part in rule.parts:
         dampened = vars(part).get("dampening") and part.keeps()
         if part.begins is None or dampened or any(p.dtype.is_complex for p in part._own):
             why = " with dampening" if dampened else "" if part.begins is None else " with complex parameters"
             raise TraceError(
-                f"jit: a program cannot leave out a step of {type(rule).__name__}{why}; call scaler.step(rule) outside "
-                "the function"
+                f"jit: a program cannot leave out a step of {kind}{why}; call scaler.step(rule) outside the function"
             )
         part._check_places()
         for i, (p, kept) in enumerate(zip(part._own, part.state, strict=True)):
@@ -335,13 +330,11 @@ class GradScaler:
 
     def _numbers(self, k: Any) -> tuple[Tensor, Tensor]:
         """The factor and the steps in a function under `jit`."""
-
-        def tensor(number: Any) -> Tensor:
-            zero = k.full(shape=(), fill_value=0.0, dtype=widest(k))
-            return wrap(Tensor, k.add(zero, number), k, widest(k), None)
-
-        scale = tensor(self._factor) if self._scale is None else self._scale
-        return scale, tensor(self._good_steps) if self._steps is None else self._steps
+        if self._scale is not None and self._steps is not None:
+            return self._scale, self._steps
+        zero = k.full(shape=(), fill_value=0.0, dtype=widest(k))
+        scale, steps = (wrap(Tensor, k.add(zero, n), k, widest(k), None) for n in (self._factor, self._good_steps))
+        return scale, steps
 
     def scale(self, loss: Tensor) -> Tensor:
         """Multiply the loss by the factor.
@@ -400,7 +393,8 @@ class GradScaler:
             self._traced_unscale(rule, owners)
             return
         made, found = _multiplied([p.grad for p in owners if p.grad is not None], 1 / self.factor)
-        finite = math.isfinite(found.item()) if found is not None else _are_finite(made)
+        flags = [FUNCTIONS["isfinite"](g.detach()).all() for g in made] if found is None else []
+        finite = all(_read(flags)) and (found is None or math.isfinite(found.item()))
         unscaled: list[Any] = [(p, "_grad", g) for p, g in zip(owners, made, strict=True)]
         finite = finite and (self._finite is None or bool(self._finite))
         assign_all([(self, "_unscaled", (*self._unscaled, rule)), *unscaled, (self, "_finite", finite)])
@@ -410,7 +404,7 @@ class GradScaler:
     def _traced_unscale(self, rule: Optimizer, owners: list[Tensor]) -> None:
         """In a function under `jit`, which reads no number: whether all are finite is a tensor."""
         made = [_times(p.grad, 1 / self._numbers(p._kernels)[0]) for p in owners if p.grad is not None]
-        self._finite = True if self._finite is None and not made else self._finite
+        self._finite = True if self._finite is None and not any(g.size for g in made) else self._finite
         for norm in _norms([g.detach() for g in made], 2.0):
             finite = FUNCTIONS["isfinite"](norm)
             self._finite = finite if self._finite is None else finite & self._finite

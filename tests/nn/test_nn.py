@@ -406,6 +406,10 @@ def test_clipping_survives_numbers_whose_squares_do_not() -> None:
     for wrong in (lambda: optim.clip_grad_norm([r], 0), lambda: optim.clip_grad_value([r], -1)):
         with pytest.raises(ValueError, match="must be positive"):
             wrong()
+    largest = Tensor(np.zeros(2, "float32"))
+    largest.grad = asarray(np.array([3e38, -3e38], "float32"))
+    assert optim.clip_grad_norm([largest], 1.0) == pytest.approx(3e38 * 2**0.5, rel=1e-6)
+    np.testing.assert_allclose(largest.grad.numpy(), [0.5**0.5, -(0.5**0.5)], rtol=1e-6)
 
 
 def test_schedules_multiply_the_first_rate() -> None:

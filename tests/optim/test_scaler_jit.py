@@ -297,6 +297,21 @@ def test_without_a_gradient_a_step_moves_nothing_and_says_so() -> None:
     assert training.scaler.good_steps == 1
 
 
+def test_a_gradient_without_elements_is_finite() -> None:
+    p = Tensor(np.zeros((0, 2)))
+    rule, scaler = optim.SGD([p], lr=0.1), GradScaler(4.0)
+
+    @jit
+    def step() -> Any:
+        scaler.scale((p * 2).sum()).backward()
+        found = scaler.step(rule), optim.clip_grad_norm([p], 1.0)
+        scaler.update()
+        return found
+
+    assert step() == (True, 0.0)
+    assert scaler.good_steps == 1
+
+
 def test_a_scaler_of_a_program_scales_elsewhere_too(device: Device) -> None:
     training = Training(RULES["SGD"])
     training.run("compiled", 0.5)

@@ -380,6 +380,6 @@ class Updates(Kernels):
         for batch, first in zip(batches, firsts, strict=True):
             numbers = [len(batch), *_padded([x.size for x in batch], MOST_LISTED), *_padded(first, MOST_LISTED + 1)]
             numbers += _padded(map(runtime.address, batch), MOST_LISTED)
-            more, before = (out, sums, runtime.counter(), before, int(batch is batches[-1])), before + first[-1]
-            launch((first[-1], 1), (runtime.struct(numbers, "Long"), *more))
+            launch((first[-1], 1), (runtime.struct(numbers, "Long"), out, sums, runtime.counter(), before))
+            before += first[-1]
         return out

@@ -151,7 +151,7 @@ class HostRuntime:
             values = [self._value(x, size, kind) for x, size, kind in zip(arguments, wanted, types, strict=True)]
             pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
             getattr(library, f"launch{number}")((ctypes.c_uint * 2)(*grid), unit.block, pointers)
-            for memory, end in self._recent:
+            for memory, end in [*self._recent]:  # to which other threads add
                 assert memory[end : end + len(BEYOND)].tobytes() == BEYOND, f"{unit} wrote beyond the end of an array"
 
         return launch

@@ -145,10 +145,10 @@ KERNEL void unscale(const Table& table, float* found, double factor, Long fresh)
     });
 }
 
-// The Euclidean norm of all elements. `sums` are those of squares, of each block, `before` them those of earlier launches; the
-// block that comes last of the launch that makes it `whole` adds them up, in their order. `arrived` is 0, and is so again at the end.
+// The Euclidean norm of all elements. `sums` are those of squares, of each block, `before` them those of earlier launches, which
+// had fewer elements; the block that comes last adds up all, in their order. `arrived` is 0, and is so again at the end.
 template <class T, int V>
-KERNEL void global_norm(const Tensors& tensors, Wide<T>* out, double* sums, unsigned* arrived, Long before, Long whole) {
+KERNEL void global_norm(const Tensors& tensors, Wide<T>* out, double* sums, unsigned* arrived, Long before) {
     double sum = 0;
     for_each_part<V, 4 * PIECE>(tensors, [&](const auto& part) {
         Wide<T> x[V];
@@ -157,7 +157,7 @@ KERNEL void global_norm(const Tensors& tensors, Wide<T>* out, double* sums, unsi
         for (int v = 0; v < V; ++v) sum += static_cast<double>(x[v]) * static_cast<double>(x[v]);
     });
     sum = reduce<Sum, 256>(sum);
-    if (!last_to_arrive(arrived, [&] { sums[before + blockIdx.x] = sum; }) || !whole) return;
+    if (!last_to_arrive(arrived, [&] { sums[before + blockIdx.x] = sum; })) return;
     sum = 0;
     for (Long block = threadIdx.x; block < before + gridDim.x; block += blockDim.x) sum += sums[block];
     sum = reduce<Sum, 256>(sum);
