@@ -209,8 +209,10 @@ def test_interrupts_leave_openblas_the_threads_that_it_had() -> None:
 
 
 def test_interrupts_leave_the_helpers_to_whoever_comes_next() -> None:
-    def job() -> None:
-        left = deque(range(5))
+    """Who was interrupted may have some still, which go on with what it has left."""
+
+    def job() -> list[int]:
+        left, found = deque(range(5)), list[int]()
 
         def take() -> None:
             with suppress(IndexError):
@@ -218,13 +220,11 @@ def test_interrupts_leave_the_helpers_to_whoever_comes_next() -> None:
                     found.append(left.popleft())
 
         threads.by_threads(take, 3)
+        return found
 
     def check(stop: int) -> None:
-        found.clear()
-        job()
-        assert sorted(found) == [*range(5)], stop
+        assert sorted(job()) == [*range(5)], stop
 
-    found: list[int] = []
     assert after_interrupts(job, check) > 8
 
 
