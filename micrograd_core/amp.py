@@ -9,7 +9,7 @@ from micrograd_core.engine.modes import autocast, autocast_dtype
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.record import FULL, HALF
 from micrograd_core.ops.shared import chosen
-from micrograd_core.optim.clipping import GradScaler
+from micrograd_core.optim.scaler import GradScaler
 from micrograd_core.suggestions import door
 from micrograd_core.support.context import precisions
 
