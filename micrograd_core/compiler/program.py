@@ -43,6 +43,7 @@ class _Fields(NamedTuple):
     steps: tuple[Step, ...]
     outputs: tuple[Any, ...]
     types: tuple[TensorSpec, ...] = ()
+    donated: frozenset[int] = frozenset()
 
 
 class Program(_Fields):
@@ -58,6 +59,9 @@ class Program(_Fields):
         In a program of scalars a number may stand for one.
     types : tuple of TensorSpec, optional
         Shape and dtype of every value. A program by hand may go without; `typed` finds them from those of its inputs.
+    donated : frozenset of int, optional
+        Inputs whose memory nobody else has: the one step that reads such an input may write its result over it. What
+        makes another program of this one leaves them out.
 
     Raises
     ------

@@ -34,6 +34,7 @@ from micrograd_core.transforms.tracing import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Names = str | Iterable[str]
 
 KEPT: Final = 128
 """So many programs are remembered."""
@@ -54,16 +55,21 @@ class Jitted(Generic[P, R]):
     """
 
     # Not in `__dict__`, which `functools.wraps` copies to what is made of this.
-    __slots__ = ("__dict__", "__weakref__", "_moving", "_names", "_programs", "_replay", "_static", "traces")
+    __slots__ = (
+        "__dict__", "__weakref__", "_donated", "_moving", "_names", "_programs", "_replay", "_static", "traces",
+    )  # fmt: skip
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, f: Callable[..., Any], static_argnames: str | Iterable[str] = ()) -> None:
+    def __init__(self, f: Callable[..., Any], static_argnames: Names = (), donate_argnames: Names = ()) -> None:
         if not callable(f):
             raise TypeError(f"jit takes a function; got {type(f).__name__} {f!r}")
         functools.update_wrapper(self, f)
-        self._static = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
-        self._names = list(inspect.signature(f).parameters) if self._static else []
-        if unknown := sorted(self._static - set(self._names)):
+        self._static, self._donated = (
+            frozenset([x] if isinstance(x, str) else x) for x in (static_argnames, donate_argnames)
+        )
+        given = self._static | self._donated
+        self._names = list(inspect.signature(f).parameters) if given else []
+        if unknown := sorted(given - set(self._names)):
             raise ValueError(f"jit: there is no parameter {unknown[0]!r}; the function has {', '.join(self._names)}")
         self._programs: list[Replay | ScalarReplay] = []  # the one called last first
         self._moving = set[Any]()  # places where tensors are bound anew
@@ -79,7 +85,7 @@ class Jitted(Generic[P, R]):
         known: Any = sys.modules.get(getattr(self, "__module__", ""))
         for part in name.split("."):
             known = getattr(known, part, None)
-        return name if known is self else (Jitted, (self.__wrapped__, tuple(self._static)))
+        return name if known is self else (Jitted, (self.__wrapped__, *map(tuple, (self._static, self._donated))))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the compiled function, after compiling it if need be."""
@@ -139,6 +145,10 @@ class Jitted(Generic[P, R]):
             for guard in (guard for replay in rivals for guard in replay.guards):
                 self._moving |= guard.moved()
             replay = copy_context().run(_traced, self.__wrapped__, roots, flat, args, kwargs, marked, self._moving)
+            if self._donated:
+                named = inspect.signature(self.__wrapped__).bind(*args, **kwargs).arguments
+                donated = {id(x) for x in pytrees.flatten([named.get(name) for name in self._donated])[0]}
+                replay.donate([i for i, x in enumerate(flat) if id(x) in donated])
             self.traces += 1
             if self.traces > MANY:
                 why = reason.changed() if isinstance(reason, Guard) else reason
@@ -292,10 +302,10 @@ def _traced(
 
 
 @overload
-def jit(f: Callable[P, R], *, static_argnames: str | Iterable[str] = ()) -> Jitted[P, R]: ...
+def jit(f: Callable[P, R], *, static_argnames: Names = (), donate_argnames: Names = ()) -> Jitted[P, R]: ...
 @overload
-def jit(*, static_argnames: str | Iterable[str] = ()) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
-def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[str] = ()) -> Any:
+def jit(*, static_argnames: Names = (), donate_argnames: Names = ()) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(f: Callable[..., Any] | None = None, *, static_argnames: Names = (), donate_argnames: Names = ()) -> Any:
     """Trace and compile a function at its first call for each kind of arguments.
 
     Parameters
@@ -306,6 +316,10 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[
         random numbers, and use every transform: a whole training step. What it changes is changed at each call.
     static_argnames : str or iterable of str
         Parameters of which each value is a kind of its own. Numbers, strings and objects are that anyway.
+    donate_argnames : str or iterable of str
+        Parameters whose tensors nobody needs after the call: it may write its results over them. One that the function
+        returns as it is stays; any other is gone, and to use it is a `GraphError`, also where the call fails. Calls
+        that record gradients, and calls that are part of another function, leave all tensors as they are.
 
     Returns
     -------
@@ -343,4 +357,5 @@ def jit(f: Callable[..., Any] | None = None, *, static_argnames: str | Iterable[
     >>> y.data, a.grad
     (9.0, 6.0)
     """
-    return functools.partial(jit, static_argnames=static_argnames) if f is None else Jitted(f, static_argnames)
+    made: Any = functools.partial(Jitted, static_argnames=static_argnames, donate_argnames=donate_argnames)
+    return made if f is None else made(f)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from micrograd_core.compiler.program import Ref
 from micrograd_core.dtypes import pack, uint64
 from micrograd_core.engine.array import Storage, cast_of, keep_cast, storage, wrap
 from micrograd_core.engine.graph import Leaf, is_node
+from micrograd_core.errors import GraphError
 from micrograd_core.ops import TABLE
 from micrograd_core.ops.standard.random import PLACE, place_of
 from micrograd_core.random import default_generator
@@ -58,12 +60,27 @@ class Replay:
         for each in self.derivatives.values():
             each.settle(known, self.sources)
         self.kept = kept_casts(self.program, *self._weights())
-        self._making, self._taking = (cache(partial(self.kernels.compile, program)) for program in self.kept[:2])
+        self.donate(())
         self._given = trace.given_tensors
         self._draws = {
             id(generator): (None if generator is trace.ambient else generator, trace.ends[id(generator)] - start[1])
             for generator, start in trace.starts.values()
         }
+
+    def donate(self, positions: Iterable[int]) -> None:
+        """Give arguments away, but for those that are there after the call."""
+        results = [*self.results, *(x for *_, new in self.changes for x in (new if isinstance(new, list) else [new]))]
+        stay = [x.what for x in results if x.kind == "given"] + [owner for _, owner, _ in self.changes]
+        self.donated = [] if self.derivatives else sorted({*positions} - {x for x in stay if x.__class__ is int})
+        used = [*self.program.outputs, *(x for step in self.program.steps for x in step.operands)]
+        read = Counter([x.number for x in used if isinstance(x, Ref)])
+        self.over = frozenset([
+            n for n, (kind, what, *_) in enumerate(self.sources[: self.taken])
+            if kind == "tensor" and what.__class__ is int and what in self.donated and read[n] == 1
+        ])  # fmt: skip
+        self._making, self._taking = (
+            cache(partial(self.kernels.compile, program._replace(donated=self.over))) for program in self.kept[:2]
+        )
 
     def _weights(self) -> tuple[list[int], dict[int, int]]:
         """Inputs that are large and there at the next call, too; and which of these an output takes the place of."""
@@ -104,11 +121,15 @@ class Replay:
         for i, (generator, blocks) in enumerate(self._draws.values()):
             drawn = f"{name(default_generator)}()" if generator is None else name(generator)
             lines.append(f"s{i} = {drawn}; b{i} = s{i}.take({4 * blocks})")
-        handles = [self._read(source, text) for source in self.sources]
+        handles = [
+            f"{name(alone)}(x{source[1]})" if n in self.over else self._read(source, text)
+            for n, source in enumerate(self.sources)
+        ]
         outputs = [f"v{i}" for i in range(self.outputs)]
-        if (self.derivatives or self.kept.casts) and handles:
+        if (self.derivatives or self.kept.casts or self.donated) and handles:
             lines.append(f"{''.join(f'h{i}, ' for i in range(len(handles)))}= {tuple_text(handles)}")
             handles = [f"h{i}" for i in range(len(handles))]
+        lines += [f"x{i}._handle = x{i}._kernels = {name(GONE)}" for i in self.donated]
         call = self._call(handles[: self.taken], outputs, text)
         if self._draws:  # of a call that fails nothing stays
             back = [f"s{i}.give_back(b{i}, {4 * blocks})" for i, (_, blocks) in enumerate(self._draws.values())]
@@ -245,6 +266,24 @@ def shared(x: Tensor) -> tuple[Any, Any]:
     common = storage(x)
     common.replaced += 1
     return x._handle, common
+
+
+def alone(x: Tensor) -> Any:
+    """The handle of a tensor that is given away; a copy, where others may see the same memory."""
+    return x._handle if x._storage is None else x._kernels.copy(x._handle)
+
+
+class Gone:
+    """Instead of the memory of a tensor that was given away, and of its device."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise GraphError(
+            "this tensor was given away to a function under jit, which may have written over it; use what the function "
+            "returned, or take the parameter out of donate_argnames"
+        )
+
+
+GONE: Final = Gone()
 
 
 def write(kernels: Any, x: Tensor, memory: Any, handle: Any) -> None:

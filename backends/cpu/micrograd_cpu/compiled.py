@@ -29,6 +29,7 @@ from micrograd_core.support.dumping import dump
 from micrograd_cpu import blas, entries
 from micrograd_cpu.entries import STACK, SegmentEntry
 from micrograd_cpu.half import Half, as_half
+from micrograd_cpu.kernels import set_in_place
 from micrograd_cpu.llvm import module, modules
 from micrograd_cpu.products import ALONE, alone
 from micrograd_cpu.refusals import checked
@@ -86,9 +87,8 @@ class Compiled:
                         return found
             return specialised(handles)
 
-        made: Any = call
-        made.compiled, made.source = self, self.source
-        return made  # type: ignore[no-any-return]
+        call.compiled, call.source = self, self.source  # type: ignore[attr-defined]
+        return call
 
     def source(self) -> str:
         """LLVM IR of the nests for contiguous inputs; calls of kernels are not part of it."""
@@ -117,8 +117,7 @@ class Compiled:
                 self.plans[layouts] = self.printed(plan(self.program, layouts, covers), layouts)
                 self.runs.append(self.plans[layouts])
             run = self.plans[layouts]
-        found: tuple[Any, ...] = run(*arrays)
-        return found
+        return run(*arrays)  # type: ignore[no-any-return]
 
     def printed(self, plan: Plan, layouts: Sequence[Layout]) -> Callable[..., Any]:
         """A plan as a Python function, which returns ``None`` where its inputs are others than it is for."""
@@ -132,6 +131,8 @@ class Compiled:
             if isinstance(step, Call):
                 backend, parts = self.backend, operation(step.op).parts is not None
                 kernel = bound(step, backend.kernel, partial(compose, backend=backend), backend.dtypes)
+                if step.op == "index_set" and step.operands[0] in map(Ref, self.original.donated):
+                    kernel = partial(set_in_place, **step.params)
                 run.call(kernel, step.operands, step.results, parts)
                 turned = [n for n in step.results if n in plan.contiguous]
                 run.step([f"v{n} = contiguous(v{n})" for n in turned], turned)
@@ -190,9 +191,8 @@ def _layout(x: Any) -> Layout:
 
 def contiguous(x: Any) -> Any:
     """What a kernel returned as an array whose elements lie in order."""
-    if x.__class__ in (np.ndarray, Half) and x.flags.c_contiguous:
-        return x
-    return as_half(np.array(x, order="C"))
+    whole = x.__class__ in (np.ndarray, Half) and x.flags.c_contiguous
+    return x if whole else as_half(np.array(x, order="C"))
 
 
 # ── functions of nests ───────────────────────────────────────────────────────────────────────────────────────

@@ -47,10 +47,9 @@ def global_norm(*xs: Any) -> Any:
     for x in xs:
         if x.size < eager.SMALL:
             small.append(x.ravel())
-        elif (found := eager.fused(_squares)(x)) is NotImplemented:
-            total += np.square(x, dtype=np.float64).sum()
         else:
-            total += found
+            found = eager.fused(_squares)(x)
+            total += np.square(x, dtype=np.float64).sum() if found is NotImplemented else found
     flat = np.concatenate(small, dtype=np.float64) if small else np.zeros(0)
     with np.errstate(over="ignore"):
         return np.float32(math.sqrt(total + flat.dot(flat)))
@@ -311,9 +310,13 @@ def add_along_axis(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
 
 def index_set(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
     """Copy, then assign; of several values for one position NumPy keeps the last."""
-    result = np.array(x, order="C")
-    result[(slice(None),) * axis + (_from_start("index_set", indices, x.shape, axis),)] = values
-    return result
+    return set_in_place(np.array(x, order="C"), indices, values, axis=axis)
+
+
+def set_in_place(x: Any, indices: Any, values: Any, *, axis: int) -> Any:
+    """Into memory that nobody else has."""
+    x[(slice(None),) * axis + (_from_start("index_set", indices, x.shape, axis),)] = values
+    return x
 
 
 def last_position(indices: Any, *, length: int) -> Any:

@@ -104,10 +104,10 @@ class Decoder(nn.Module):
 
     @property
     def step(self) -> Any:
-        """The function `advance` under `jit`: one program for all positions, a Compiled object."""
+        """The function `advance` under `jit`, one program for all positions. The cache is given away."""
         found = vars(self).get("_step")
         if found is None:
-            found = vars(self)["_step"] = mg.jit(self.advance)
+            found = vars(self)["_step"] = mg.jit(self.advance, donate_argnames="cache")
         return found
 
     def _embed(self, ids: Tensor, positions: Tensor) -> tuple[Tensor, dict[str, Any]]:
