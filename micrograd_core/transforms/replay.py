@@ -277,6 +277,8 @@ class Gone:
     """Instead of the memory of a tensor that was given away, and of its device."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # who looks what it is
+            raise AttributeError(name)
         raise GraphError(
             "this tensor was given away to a function under jit, which may have written over it; use what the function "
             "returned, or take the parameter out of donate_argnames"
