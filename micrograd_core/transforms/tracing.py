@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.compiler.program import Ref
 from micrograd_core.device import default_device
-from micrograd_core.engine.array import Storage
+from micrograd_core.engine.array import Storage, shared_beyond
 from micrograd_core.engine.graph import Leaf
 from micrograd_core.engine.sweep import sweep
 from micrograd_core.errors import DeviceMismatch, GraphError, TraceError
@@ -80,6 +80,7 @@ class Trace(Recorder):
         self._before: list[tuple[Any, str, Any]] = []
         self._streams = Streams(captured.foreign)
         self._changing: list[tuple[Any, dict[str, Any]]] = []
+        self._unseen: list[Storage] = []
 
     @property
     def root(self) -> Any:
@@ -121,6 +122,11 @@ class Trace(Recorder):
             if grad is not None and id(grad) not in self.tensors:
                 self.tensors[id(grad)], self.gradient_of[id(grad)] = grad, key
         self.records = {key: x._record for key, x in self.tensors.items()}  # as they were
+        sharing: dict[int, list[Tensor]] = {}
+        for x in self.tensors.values():
+            sharing.setdefault(id(x._storage), []).append(x)
+        # of memory that tensors see which the function does not reach
+        seen = {id(x._storage) for x in [group[0] for group in sharing.values() if shared_beyond(*group)]}
         for key, x in self.tensors.items():
             if x._kernels.__class__ is TracedTable:
                 raise TraceError("jit: a tensor has left an earlier call of a function under jit; make it anew")
@@ -145,6 +151,11 @@ class Trace(Recorder):
                 x._record = leaf = Leaf(x)
                 self.leaves[id(leaf)] = key
                 x._grad = self.grads[key] = x._grad if is_leaf else None
+        for number, group in together.items():
+            tracked = any(self.tensors[key]._record is not None for key, _ in group)
+            storages[number].tracked = tracked  # who records beyond them sees a write in the memory where it happens
+            if tracked and number in seen:  # where none happens, who should see it is somebody who holds the memory
+                self._unseen.append(storages[number])
         self._together = [group for group in together.values() if len(group) > 1]
         for owner in self.captured.changing.values():
             self._changing.append((owner, {name: vars(owner)[name] for name in owner.changing}))

@@ -450,3 +450,57 @@ def test_arguments_lie_in_memory_as_when_the_function_was_traced() -> None:
     for key in (slice(1, 3), slice(0, 2), slice(None, None, -1), slice(1, 3), slice(2, None)):
         base, other = fixed(1.0, 2.0, 3.0, 4.0), fixed(1.0, 2.0, 3.0, 4.0)
         assert f(base, base[key]).tolist() == write(other, other[key]).tolist()
+
+
+# ── memory that is a recorded tensor's, too ─────────────────────────────────────────────────────────────────────
+
+ALIASES: dict[str, Callable[[Tensor], Tensor]] = {
+    "detach": lambda w: w.detach(),
+    "part of it": lambda w: w.detach()[:1],
+    "of a part": lambda w: w[:1].detach(),
+    "reshaped": lambda w: w.reshape(2, 1).detach(),
+    "data": lambda w: w.data,
+    "itself": lambda w: w,
+    "part": lambda w: w[:1],
+}
+
+
+@pytest.mark.parametrize("argument", [False, True])
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("alias", ALIASES)
+def test_a_write_through_an_alias_is_seen_by_whom_it_aliases(alias: str, records: bool, argument: bool) -> None:
+    """Of a tensor that the function does not reach; or it is refused, where it would not be."""
+
+    def numbers(compiled: bool) -> Any:
+        w = Tensor(np.zeros(2, "float32"), requires_grad=records)
+        v, s = ALIASES[alias](w), mg.asarray(2.0)
+
+        def write(v: Tensor, s: Tensor) -> None:
+            with mg.no_grad():
+                v[...] = v * s + 1
+
+        f: Any = write if argument else lambda s: write(v, s)
+        f = mg.jit(f) if compiled else f
+        for _ in range(2):
+            f(v, s) if argument else f(s)
+        return w.tolist(), v.tolist()
+
+    if alias == "part" and records:
+        with pytest.raises(GraphError, match="shares memory with another tensor"):
+            numbers(True)
+    else:
+        assert numbers(True) == numbers(False)
+
+
+def test_a_write_that_an_alias_would_not_see_is_refused_as_without_jit() -> None:
+    for wrapped in (mg.jit, lambda f: f):
+        w = Tensor(np.zeros(2, "float32"))
+        alias = w.detach()
+
+        def write(w: Tensor) -> None:
+            with mg.no_grad():
+                w[...] = w + 1
+
+        with pytest.raises(GraphError, match="could not see the write"):
+            wrapped(write)(w)
+        assert alias.tolist() == w.tolist() == [0, 0]

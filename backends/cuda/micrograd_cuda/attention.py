@@ -66,7 +66,7 @@ class Attention(Kernels):
 
     @planned
     def _attention(self, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float) -> Any:
-        """The result, and of each row the logarithm of the sum of exponentials; ``None`` of what is to be composed."""
+        """The result, and of each row what its weights are made of; ``None`` of what is to be composed."""
         (targets, features), dtype, runtime = query.shape[-2:], query.dtype, self.runtime
         fits = key.dtype == value.dtype == dtype and all(map(self._fits, (query, key, value))) and 0 < scale < math.inf
         fits = fits and (is_number(mask) or name_of(mask.dtype) in ("bool", name_of(dtype)))
@@ -75,7 +75,7 @@ class Attention(Kernels):
         if not fits or not takes or features % 8 or features > MOST or value.shape[-1] != features:
             return None
         out = self._like(query, batch)
-        sums = runtime.empty((math.prod(batch), geometry.ceil_div(targets, ROWS) * ROWS), self.xp.float32)
+        sums = runtime.empty((math.prod(batch), 2 * geometry.ceil_div(targets, ROWS) * ROWS), self.xp.float32)
         more = (query, key, value, out) * 2, mask, is_causal, scale  # of the gradients nothing is read
         family = "attention_of_few" if targets < FEWEST else "attention"
         return (out, sums) if self._launch(family, targets, (out, sums), *more) else None
@@ -86,7 +86,7 @@ class Attention(Kernels):
         """By query, key and value: each lies as that does, or in C order where that is part of another array."""
         g, out = (x if self._fits(x) else copied(self.runtime, x) for x in (g, out))
         found = tuple(self._like(x, out.shape[:-2], whole=True) for x in (query, key, value))
-        dots, of = self.runtime.empty(sums.shape, sums.dtype), (query, key, value, out, g, *found)
+        dots, of = self.runtime.empty((len(sums), sums.shape[1] // 2), sums.dtype), (query, key, value, out, g, *found)
         first, more = (found[0], dots, sums, g, out), (of, mask, is_causal, scale)
         self._launch("attention_query_gradient", query.shape[-2], first, *more)
         self._launch("attention_source_gradients", key.shape[-2], (*found[1:], sums, dots, g), *more)
@@ -140,7 +140,7 @@ class Attention(Kernels):
         roomy = features <= 64 or not twice or self.runtime.capability // 10 in (9, 10)
         warps, tiles, columns, split, *_ = *shape, _ = *(usual if roomy else SMALL), 1
         padded, block = geometry.ceil_div(features, 16 * split) * 16 * split, warps * tiles * 16 // split
-        shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 16
+        shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 24
         shared += (split > 1) * block * (columns + 8) * 4  # what warps exchange
         grid = geometry.ceil_div(rows, block) * math.prod(lengths), 1
         unit = Unit(name, (*facts, *map(str, (padded, *shape))), warps * 32, shared)

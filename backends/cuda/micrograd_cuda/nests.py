@@ -142,15 +142,15 @@ def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
             cast, type = early.pop(0)
             k.step("astype", [k.inputs[cast.operands[0].number]], cast.params, type)
         op, given, params, to = step.op, operands, step.params, types[0].dtype
-        before = made.get(operands[0].ref) if op == "astype" else None
-        if mixes(op, operands, params, types[0]):
+        before, mixing = made.get(operands[0].ref) if op == "astype" else None, mixes(op, operands, params, types[0])
+        if mixing:
             casts = [made.get(getattr(x, "ref", None)) for x in operands]
             given = tuple([y[1][0] if y and y[0] == "astype" else x for x, y in zip(operands, casts, strict=True)])
             params = params if given == operands else {**params, "dtype": dtypes[to.name]}
         elif before and before[0] in WRITE and to in HALVES and uses[step.operands[0].number] == 1:
             op, given, params = before[0], before[1], {**before[2], "dtype": dtypes[to.name]}
         found = k.step(op, given, params, types)
-        if to is float32 and (op in WRITE or (op == "astype" and operands[0].dtype in HALVES)):
+        if to is float32 and ((mixing and op in WRITE) or (op == "astype" and operands[0].dtype in HALVES)):
             made[found.ref] = op, given, params
         return found
 

@@ -96,7 +96,7 @@ def attention_units(dtype: str) -> Iterator[Unit]:
                 yield Unit(family, (ELEMENT[dtype], *facts, *map(str, own)), own[0] * 32)
 
 
-SPILLED = {"channels": 8, "rows": 16, "attention": 36}  # by divisions; by 1024 threads; small tiles take longer
+SPILLED = {"channels": 8, "rows": 16, "attention": 44}  # by divisions; by 1024 threads; small tiles take longer
 RESIDENT = {"softmax_gradient": 2, "log_softmax_gradient": 2, "attention_weights_gradient": 2, "norm_gradients": 4}
 POOLINGS = (  # what is pooled, kernel, stride, padding
     ((8, 8), (2, 2), (2, 2), (0, 0)), ((8, 7), (2, 2), (2, 2), (1, 1)), ((9, 9), (3, 3), (2, 2), (1, 1)),

@@ -2,8 +2,8 @@
 //
 // A warp has 16 * TILES rows of what it computes, targets or sources, and walks over the other side, N at a time; of a row
 // what is known of the softmax so far changes with each tile: the largest score, and the sum of the exponentials. Backward,
-// weights are computed again from the scores and the logarithm of that sum: for the query by rows of targets, for key and
-// value by rows of sources, so that nothing is added up by several blocks. Sums and exponentials are float32 (Dao 2023).
+// weights are computed again from the scores and these two: for the query by rows of targets, for key and value by rows of
+// sources, so that nothing is added up by several blocks. Sums and exponentials are float32 (Dao 2023).
 #pragma once
 #include "common.cuh"
 
@@ -218,7 +218,7 @@ __device__ __forceinline__ void store_rows(
 
 // ── scores ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-[[maybe_unused]] constexpr float LOG2_E = 1.44269504088896340736f;
+[[maybe_unused]] constexpr float LOG2_E = 1.44269504088896340736f, LEAST = -2e38f;
 
 // Scores as exponents of 2 but for a factor, which is 1 where a mask of numbers is added: they hide by minus infinity.
 template <class M, bool MASKED, bool CAUSAL> struct Scores {
@@ -231,13 +231,15 @@ template <class M, bool MASKED, bool CAUSAL> struct Scores {
         return MASKED || end > at.sources || (CAUSAL && end > target + 1);
     }
     __device__ __forceinline__ void hide(float& score, int target, int source) const {
-        if (source >= at.sources || (CAUSAL && source > target)) {
+        if (source >= at.sources || target >= at.targets || (CAUSAL && source > target)) {
             score = -infinity<float>();
         } else if constexpr (MASKED) {
-            if (target >= at.targets) return;
             const M own = mask[Long(target) * at.mask[3] + Long(source) * at.mask[4]];
             if constexpr (sizeof(M) == 1) score = own.value ? score : -infinity<float>();
-            else score = score * scale + widen(own) * LOG2_E;
+            else {
+                const float more = widen(own);  // a row of the least numbers hides nothing: infinity does
+                score = score * scale + (more < LEAST && more > -infinity<float>() ? LEAST : more) * LOG2_E;
+            }
         }
     }
 };
@@ -248,8 +250,9 @@ template <class F> __device__ __forceinline__ float of_row(float x, F f) {  // t
 
 // ── the result ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-// `sums` gets for each target the logarithm, to base 2, of the sum of its exponentials: infinity where it sees nothing, and
-// up to a multiple of the rows of a block, so that all weights are 0 there.
+// `sums` gets for each target its largest score, as an exponent of 2: infinity where it sees nothing, and up to a multiple of
+// the rows of a block, so that all weights are 0 there; and `pitch` later one by the sum of its exponentials. As one number,
+// the logarithm of all, a large score would leave no digits for the sum.
 template <class T, class M, bool MASKED, bool CAUSAL, int D, int WARPS, int TILES, int N>
 KERNEL void attention(
     T* out, float* sums, const T* query, const T* key, const T* value, const M* mask, const Heads at, double scale) {
@@ -322,11 +325,13 @@ KERNEL void attention(
         for (int half = 0; half < 2; ++half) {
             const float sum = of_row(total[t][half], [](float x, float y) { return x + y; });
             const int row = own + t * 16 + half * 8 + static_cast<int>(threadIdx.x) % 32 / 4;
-            const bool blind = MASKED && sum == 0.0f;
-            if (threadIdx.x % 4 == 0)
-                sums[Long(head.index) * at.pitch + row] =
-                    blind || row >= at.targets ? infinity<float>() : top[t][half] * scores.factor() + log2f(sum);
+            const bool blind = (MASKED && sum == 0.0f) || row >= at.targets;
             total[t][half] = blind ? 0.0f : 1.0f / sum;
+            if (threadIdx.x % 4 == 0) {
+                float* const to = sums + Long(head.index) * 2 * at.pitch + row;
+                *to = blind ? infinity<float>() : top[t][half] * scores.factor();
+                to[at.pitch] = total[t][half];
+            }
         }
     c.scale(total);
     store_rows<D>(out + place(head, at.out) + Long(own) * at.out[3], at.out[3], at.targets - own, at.features,
@@ -409,10 +414,16 @@ KERNEL void attention_of_parts(T* out, float* sums, const float* parts, const He
             x += parts[each * (D + 2) + i] * flushed_power_of_two(parts[each * (D + 2) + D] - shift);
         out[place(head, at.out) + Long(target) * at.out[3] + i * at.out[4]] = narrowed<T>(x * (blind ? 0.0f : 1.0f / total));
     }
-    sums += Long(index) * at.pitch;
-    if (threadIdx.x == 0) sums[target] = blind ? infinity<float>() : most + log2f(total);
+    sums += Long(index) * 2 * at.pitch;
+    if (threadIdx.x == 0) {
+        sums[target] = blind ? infinity<float>() : most;
+        sums[at.pitch + target] = blind ? 0.0f : 1.0f / total;
+    }
     if (target == 0)
-        for (int i = at.targets + static_cast<int>(threadIdx.x); i < at.pitch; i += 128) sums[i] = infinity<float>();
+        for (int i = at.targets + static_cast<int>(threadIdx.x); i < at.pitch; i += 128) {
+            sums[i] = infinity<float>();
+            sums[at.pitch + i] = 0.0f;
+        }
 }
 
 // ── gradients ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -460,7 +471,7 @@ KERNEL void attention_query_gradient(
                     for (int i = 0; i < 8; ++i) own_dot += x[i] * y[i];
                 }
             dot[t][half] = of_row(own_dot, [](float x, float y) { return x + y; });
-            sum[t][half] = sums[Long(head.index) * at.pitch + row];
+            sum[t][half] = sums[Long(head.index) * 2 * at.pitch + row];
             if (threadIdx.x % 4 == 0) dots[Long(head.index) * at.pitch + row] = dot[t][half];
         }
     const Left<TILES, D, false> left(queries + warp * TILES * 16 * PITCH<D>), slope(slopes + warp * TILES * 16 * PITCH<D>);
@@ -490,7 +501,14 @@ KERNEL void attention_query_gradient(
             }
         add_by_columns(c, s, keys + stage * N * PITCH<D>);
     }
-    c.each([&](float& x, int, int, int, int) { x *= static_cast<float>(scale); });
+#pragma unroll
+    for (int t = 0; t < TILES; ++t)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = own + t * 16 + half * 8 + static_cast<int>(threadIdx.x) % 32 / 4;
+            sum[t][half] = sums[(Long(head.index) * 2 + 1) * at.pitch + row] * static_cast<float>(scale);
+        }
+    c.scale(sum);
     store_rows<D>(by_query + place(head, at.by_query) + Long(own) * at.by_query[3], at.by_query[3], at.targets - own, at.features,
                queries + warp * TILES * 16 * PITCH<D>, c);
 }
@@ -506,8 +524,8 @@ KERNEL void attention_source_gradients(
     T* const values = keys + ROWS * PITCH<D>;
     T* const queries = values + ROWS * PITCH<D>;  // twice, as what follows
     T* const slopes = queries + 2 * N * PITCH<D>;
-    float* const facts = reinterpret_cast<float*>(slopes + 2 * N * PITCH<D>);  // the sums of N targets, and their dots
-    T* const exchanged = reinterpret_cast<T*>(facts + 4 * N);  // weights, and what they move by
+    float* const facts = reinterpret_cast<float*>(slopes + 2 * N * PITCH<D>);  // of N targets: both sums, and the dots
+    T* const exchanged = reinterpret_cast<T*>(facts + 6 * N);  // weights, and what they move by
     const int tiles = (at.sources + ROWS - 1) / ROWS, warp = static_cast<int>(threadIdx.x) / 32;
     const int first = warp / SPLIT * TILES * 16, part = warp % SPLIT;  // row, and which of the warps that share it
     int tile;
@@ -515,15 +533,17 @@ KERNEL void attention_source_gradients(
     const int from = tile * ROWS, own = from + first;
     query += place(head, at.query);
     g += place(head, at.g);
-    sums += Long(head.index) * at.pitch;
+    sums += Long(head.index) * 2 * at.pitch;
     dots += Long(head.index) * at.pitch;
     const Scores<M, MASKED, CAUSAL> scores{mask + place(head, at.mask), at, static_cast<float>(scale) * LOG2_E};
     const auto fetch_targets = [&](int stage, int start) {
         fetch<N, D, THREADS>(queries + stage * N * PITCH<D>, query + Long(start) * at.query[3], at.query[3], at.targets - start, at.features);
         fetch<N, D, THREADS>(slopes + stage * N * PITCH<D>, g + Long(start) * at.g[3], at.g[3], at.targets - start, at.features);
         const int i = static_cast<int>(threadIdx.x);
-        if (i < N / 2)
-            fetch_pack(shared_address(facts + stage * 2 * N + i * 4), i < N / 4 ? sums + start + i * 4 : dots + start + i * 4 - N, true);
+        if (i < 3 * N / 4) {
+            const float* const known = i < N / 4 ? sums : i < N / 2 ? sums + at.pitch : dots;
+            fetch_pack(shared_address(facts + stage * 3 * N + i * 4), known + start + i * 4 % N, true);
+        }
         fetched();
     };
     fetch<ROWS, D, THREADS>(keys, key + place(head, at.key) + Long(from) * at.key[3], at.key[3], at.sources - from, at.features);
@@ -550,15 +570,17 @@ KERNEL void attention_source_gradients(
             const int target = start + part * COLUMNS;
             if (scores.hides(target, own + TILES * 16))
                 s.each([&](float& x, int, int, int row, int column) { scores.hide(x, target + column, own + row); });
-            const float* const sum = facts + stage * 2 * N + part * COLUMNS;
-            s.each([&](float& x, int, int, int, int column) { x = flushed_power_of_two(x * scores.factor() - sum[column]); });
+            const float* const sum = facts + stage * 3 * N + part * COLUMNS;
+            s.each([&](float& x, int, int, int, int column) {
+                x = flushed_power_of_two(x * scores.factor() - sum[column]) * sum[N + column];
+            });
             if constexpr (SPLIT == 1) add_by_columns(of_value, s, slope_tile);
             else put_rows<N>(weights + part * COLUMNS, s);
 #pragma unroll
             for (int t = 0; t < TILES; ++t)
 #pragma unroll
                 for (int i = 0; i < COLUMNS / 2; ++i)
-                    s.at[t][i / 4][i % 4] *= moved.at[t][i / 4][i % 4] - sum[N + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2];
+                    s.at[t][i / 4][i % 4] *= moved.at[t][i / 4][i % 4] - sum[2 * N + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2];
             if constexpr (SPLIT == 1) add_by_columns(of_key, s, query_tile);
             else put_rows<N>(moves + part * COLUMNS, s);
         }
