@@ -226,8 +226,7 @@ def _with_an_axis(function: Callable[..., Any], ndim: int) -> Callable[..., Any]
     def either(x: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         if x is None:
             return function(*args, **kwargs)  # refuses
-        if not isinstance(x, Tensor):
-            x = asarray(x)
+        x = x if isinstance(x, Tensor) else asarray(x)
         if x.ndim != ndim:
             return function(x, *args, **kwargs)
         found = function(x.expand_dims(0), *args, **kwargs)

@@ -57,8 +57,6 @@ _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
 )  # fmt: skip
 """Where in a file which bytes are, what it is then, and what to type."""
 
-_ONNX = b"\x08", b"\x12"  # protocol buffers: the version of the format, then who made it
-
 
 def damaged(path: str | Path, what: str) -> CheckpointError:
     """The error for a file that contradicts itself."""
@@ -99,7 +97,7 @@ def refuse_foreign(path: Path, file: Any) -> None:
 
 def _foreign(path: Path, head: bytes) -> CheckpointError:
     kinds = [each for place, mark, *each in _KINDS if head.startswith(mark, place)]
-    if head[:1] == _ONNX[0] and head[2:3] == _ONNX[1]:
+    if head[:1] == b"\x08" and head[2:3] == b"\x12":  # protocol buffers: the version of the format, then who made it
         kinds.append(["seems to be an ONNX file", "Read it with micrograd_models.from_onnx"])
     if _is_text(head):
         kinds.append(["text", "Name the checkpoint, which ends in .safetensors"])

@@ -14,7 +14,7 @@ from micrograd_core.array.tensor import Tensor
 from micrograd_core.checkpoints import container
 from micrograd_core.checkpoints.refusals import CheckpointError, damaged, read_with_care
 from micrograd_core.checkpoints.structure import Built, Described, generators, restore
-from micrograd_core.checkpoints.trees import PLAIN, Apart, together
+from micrograd_core.checkpoints.trees import PLAIN, apart, together
 from micrograd_core.device import Device, default_device
 from micrograd_core.errors import MicrogradError, one_of
 from micrograd_core.nn import Module
@@ -224,7 +224,7 @@ def save(
 
 def _taken_apart(model: Module | None, given: dict[str, States], meta: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors of a file, and what is told beside them."""
-    apart = Apart()
+    tensors: dict[str, Tensor] = {}
     told: dict[str, Any] = {}
     parts: list[str] = []
     facts: dict[str, Any] = {"format": FORMAT, "version": version("micrograd-core"), "device": "", "parts": parts}
@@ -237,7 +237,7 @@ def _taken_apart(model: Module | None, given: dict[str, States], meta: Any) -> t
                     f"save: the model has a tensor named {name!r}; names with a / are those of optimisers and the like"
                 )
             if names[id(x)] == name:
-                apart.tensors[name] = x
+                tensors[name] = x
         told["tied"] = {name: names[id(x)] for name, x in every.items() if names[id(x)] != name}
         told["structure"] = Described(model).modules
         told["generators"] = {name: list(generator.state) for name, generator in generators(model).items()}
@@ -245,11 +245,11 @@ def _taken_apart(model: Module | None, given: dict[str, States], meta: Any) -> t
         parts.append("model")
     for part, x in given.items():
         if x is not None:
-            told[part] = apart.part(part, _states(part, x))
+            told[part] = apart(part, _states(part, x), tensors)
             parts.append(part)
     if meta is not None:
-        told["meta"] = apart.part("meta", meta)
-    return apart.tensors, {"micrograd": facts, **told}
+        told["meta"] = apart("meta", meta, tensors)
+    return tensors, {"micrograd": facts, **told}
 
 
 def load(

@@ -54,7 +54,7 @@ class Described:
         self.modules = {name: self._module(module) for name, module in model.named_modules()}
 
     def _module(self, module: Module) -> dict[str, Any]:
-        attributes = {name: self._encoded(x) for name, x in vars(module).items() if name != "_made"}
+        attributes = {name: trees.encoded(x, self._referred) for name, x in vars(module).items() if name != "_made"}
         kept = {name: x for name, x in attributes.items() if not _unknown(x)}
         name = type(module).__name__
         told: dict[str, Any] = {"class": f"nn.{name}" if getattr(nn, name, None) is type(module) else name}
@@ -81,13 +81,10 @@ class Described:
                 continue
             if parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
                 x = {key: each for key, each in x.items() if key not in DROPPED}
-            found[name] = self._encoded(x)
+            found[name] = trees.encoded(x, self._referred)
             if _unknown(found[name]) and name in vars(module):  # modules, which are looked for where they are now
-                found[name] = self._encoded(vars(module)[name])
+                found[name] = trees.encoded(vars(module)[name], self._referred)
         return found
-
-    def _encoded(self, x: Any) -> Any:
-        return trees.encoded(x, self._referred)
 
     def _referred(self, x: Any, place: str) -> Any:
         if isinstance(x, Module) and id(x) in self._names:
@@ -148,34 +145,30 @@ class Built:
         finally:
             python_random.setstate(before)
 
-    def _damaged(self, what: str) -> CheckpointError:
-        return damaged(self.path, what)
-
     def _module(self, name: str, present: Any) -> Module:
         """The module of a name; `present` is used where it is such a one already."""
         if name in self._made:
             return self._made[name]
         told = self.modules.get(name) if isinstance(self.modules, dict) else None
         if not isinstance(told, dict) or not _is_name(told.get("class")) or name in self._making:
-            raise self._damaged(f"it does not say what the module {name!r} is")
+            raise damaged(self.path, f"it does not say what the module {name!r} is")
         self._making.add(name)
         kind = self._class(name, told["class"])
         given, attributes = told.get("arguments"), told.get("attributes", {})
         if not (isinstance(given, dict | None) and isinstance(attributes, dict)):
-            raise self._damaged(f"it does not say how the module {name!r} is made")
+            raise damaged(self.path, f"it does not say how the module {name!r} is made")
         if told.get("whole") is True:
             present = kind.__new__(kind)
             vars(present).clear()  # that it was made with nothing is not so
         elif not (type(present) is kind and Described(present)._arguments(present) == given):
             present = self._called(name, kind, given)
-        module: Module = present
-        self._made[name] = module
-        held = vars(module)
+        self._made[name] = present
+        held = vars(present)
         for attribute, x in attributes.items():
             if inspect.isroutine(getattr(kind, attribute, None)):
-                raise self._damaged(f"it assigns to {attribute}, a method of {kind.__name__}")
+                raise damaged(self.path, f"it assigns to {attribute}, a method of {kind.__name__}")
             held[attribute] = self._decoded(x, held.get(attribute))
-        return module
+        return self._made[name]
 
     def _called(self, name: str, kind: type[Module], given: dict[str, Any] | None) -> Module:
         where = f"the module {name!r}" if name else "the model"
@@ -202,7 +195,7 @@ class Built:
                 f"{printable(error)}"
             ) from error
         if not isinstance(made, Module):
-            raise self._damaged(f"{where} is no module")
+            raise damaged(self.path, f"{where} is no module")
         return made
 
     def _limit(self, what: str) -> Callable[[int], None]:
@@ -214,9 +207,8 @@ class Built:
             nonlocal things, elements
             things, elements = things - 1, elements - more
             if things < 0 or elements < 0:
-                raise self._damaged(
-                    f"{what} declares more than the {tensors:,} tensors of {numbers:,} numbers that the file holds"
-                )
+                holds = f"the {tensors:,} tensors of {numbers:,} numbers that the file holds"
+                raise damaged(self.path, f"{what} declares more than {holds}")
 
         return limit
 
@@ -260,7 +252,7 @@ class Built:
                 self._generators[name] = Generator(0)
                 restore(self._generators[name], self._states[name], self.path)
             return self._generators[name]
-        raise self._damaged(f"it has {mark} {name!r}, which stands for nothing")
+        raise damaged(self.path, f"it has {mark} {name!r}, which stands for nothing")
 
 
 def restore(generator: Generator, state: Any, path: str) -> None:

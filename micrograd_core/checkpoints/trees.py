@@ -88,30 +88,24 @@ def decoded(tree: Any, other: Callable[[str, Any], Any]) -> Any:
     return other(mark, inner) if found is None else found
 
 
-class Apart:
-    """Trees as JSON, and the tensors that were in them, named by where they stood."""
+def apart(name: str, tree: Any, tensors: dict[str, Tensor]) -> Any:
+    """A tree as JSON; the tensors that were in it are put into `tensors`, as ``name/…`` by where they stood."""
 
-    def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
+    def other(x: Any, place: str) -> Any:
+        if isinstance(x, Tensor) or hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__"):
+            full = f"{name}/{place}"
+            tensors[full] = asarray(x)
+            return {"$tensor": full}
+        raise CheckpointError(
+            f"save: {name}{f' at {place}' if place else ''} has an object of type {type(x).__name__}; a checkpoint "
+            "holds numbers, strings, None, tensors and arrays, and lists, tuples and dicts of them"
+        )
 
-    def part(self, name: str, tree: Any) -> Any:
-        """A tree as JSON; its tensors are kept under ``name/…``."""
-
-        def other(x: Any, place: str) -> Any:
-            if isinstance(x, Tensor) or hasattr(x, "__array_interface__") or hasattr(x, "__dlpack__"):
-                full = f"{name}/{place}"
-                self.tensors[full] = asarray(x)
-                return {"$tensor": full}
-            raise CheckpointError(
-                f"save: {name}{f' at {place}' if place else ''} has an object of type {type(x).__name__}; a checkpoint "
-                "holds numbers, strings, None, tensors and arrays, and lists, tuples and dicts of them"
-            )
-
-        return encoded(tree, other)
+    return encoded(tree, other)
 
 
 def together(tree: Any, fetch: Callable[[str], Tensor]) -> Any:
-    """A tree from the JSON of `Apart.part`; `fetch` gives the tensor of a name."""
+    """A tree from the JSON of `apart`; `fetch` gives the tensor of a name."""
 
     def other(mark: str, inner: Any) -> Any:
         if mark == "$tensor" and isinstance(inner, str):

@@ -142,8 +142,7 @@ def tensors(value: Any, device: Device, own: bool, path: Path = ()) -> Any:
 
 def _not_a_number(value: Any) -> str | None:
     """The first element that is none, as a reader knows it."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if kind in "Mm" and kind:
+    if getattr(getattr(value, "dtype", None), "kind", None) in ("M", "m"):
         return "dates"
     waiting = [value.tolist() if hasattr(value, "tolist") else value]
     while waiting:

@@ -334,9 +334,7 @@ PART = Op(
     "One of the results of an operation that has several.",
     tangent=lambda op, k, tangents, out, parts, *, index: k.copy(tangents[0][index]),
     gradient=(
-        lambda k, g, out, parts, *, index: Parts(
-            (g if each == index else None for each in range(len(parts))), parts.shape
-        ),
+        lambda k, g, out, parts, *, index: Parts((g if i == index else None for i in range(len(parts))), parts.shape),
     ),
 )
 

@@ -57,7 +57,7 @@ def backward(
     >>> x.grad
     Tensor([2., 4.])
     """
-    record, kind = tensor._record, tensor.__class__
+    record = tensor._record
     if tensor._kernels.depth:
         raise TransformError(
             "backward() inside vmap would add nothing to .grad of tensors from outside; inside the function take "
@@ -71,11 +71,7 @@ def backward(
     if create_graph:
         leaves_of(record)  # refuses Values
         with recording(True, tensor._kernels.depth):
-            tables = partial(Recorded.of, kind)
-            own = record.__class__ is Leaf
-            found = [(record, tables(tensor._kernels).copy(seed))] if own else sweep(record, seed, retain, tables)
-    elif record.__class__ is Leaf:
-        found = [(record, tensor._kernels.copy(seed._handle))]
+            found = sweep(record, seed, retain, partial(Recorded.of, tensor.__class__))
     else:
         found = sweep(record, seed._handle, retain)
     onward = deposit(found, create_graph)

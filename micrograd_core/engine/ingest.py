@@ -49,8 +49,6 @@ def as_array(
 
         x = from_dlpack(kind, data, device=device, copy=copy)
         return x if wanted is None or wanted is x.dtype else x.astype(wanted)
-    if found not in kernels._native:
-        raise UnsupportedDType(found.name, str(kernels.device), kernels.backend.dtypes)
     try:
         handle = kernels.upload(buffer, shape, found)
     except MemoryError as error:

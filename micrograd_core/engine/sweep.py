@@ -78,7 +78,7 @@ def not_leading_to(targets: set[int], order: list[Record]) -> set[int]:
 
 
 def sweep(
-    root: Record,
+    root: Any,
     cotangent: Any,
     retain: bool,
     recorded: Callable[[Any], Any] | None = None,
@@ -88,7 +88,7 @@ def sweep(
 
     Parameters
     ----------
-    root : record
+    root : record or Leaf
     cotangent : handle, or Tensor with `recorded`
         Of the result of `root`.
     retain : bool
@@ -111,6 +111,8 @@ def sweep(
     if autocasts and autocast_dtype() is not None:  # rules compute in the dtypes of what was recorded
         with suspended():
             return sweep(root, cotangent, retain, recorded, targets)
+    if root.__class__ is Leaf:
+        return [(root, owned(root, cotangent, recorded))]
     waiting = count_consumers(root, targets or ())
     skipped = set() if targets is None else not_leading_to(targets, in_order(root, waiting, targets))
     cotangents = {id(root): cotangent}

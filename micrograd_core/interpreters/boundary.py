@@ -30,9 +30,8 @@ def faults(backend: Any) -> list[str]:
     if not (isinstance(capabilities, (Set, list, tuple)) and all(isinstance(word, str) for word in capabilities)):
         found.append(f"'capabilities' must be a set of words such as {{'linalg'}}; it is {capabilities!r}")
     for name, arguments in _ARGUMENTS.items():
-        found += _method_faults(
-            getattr(backend, name, None) if name in REQUIRED else member(backend, name), name, arguments
-        )
+        method = getattr(backend, name, None) if name in REQUIRED else member(backend, name)
+        found += _method_faults(method, name, arguments)
     if callable(getattr(backend, "kernel", None)) and not any("'kernel'" in fault for fault in found):
         found += _kernel_faults(backend)
     return found

@@ -34,8 +34,7 @@ def power(x: float, y: float) -> float:
     except (ValueError, OverflowError):
         if x < 0 and y != math.floor(y):
             return nan
-        odd = y % 2 == 1
-        return copysign(inf, x) if odd else inf  # 0 to a negative power, or overflow
+        return copysign(inf, x) if y % 2 == 1 else inf  # 0 to a negative power, or overflow
 
 
 def _guarded(function: Unary, otherwise: Unary) -> Unary:

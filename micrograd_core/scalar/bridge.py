@@ -198,9 +198,7 @@ class Elements(Block):
     def pull(self, gradients: list[Any]) -> Iterable[Any]:
         """By a sweep over the tensors, whose leaves get theirs on the way."""
         handle = upload(self.kernels, gradients, self.shape, self.dtype)
-        record = self.record
-        found = [(record, handle)] if record.__class__ is Leaf else sweep(record, handle, True)
-        reached = {id(leaf): g for leaf, g in deposit(found, False)}
+        reached = {id(leaf): g for leaf, g in deposit(sweep(self.record, handle, True), False)}
         return [d for leaf in self.entries for d in _numbers(leaf, reached.get(id(leaf)))]
 
 

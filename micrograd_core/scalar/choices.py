@@ -13,12 +13,9 @@ from micrograd_core.support.context import tracing
 
 def _chosen(name: str, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
     python: Callable[..., Any] = getattr(builtins, name)
-    values = given[0] if len(given) == 1 else given
+    values = list(given[0] if len(given) == 1 else given)
     trace = tracing.get()
-    if trace is None:
-        return python(values, **options)
-    values = list(values)
-    if "key" in options or not any(isinstance(x, Value) for x in values):
+    if trace is None or "key" in options or not any(isinstance(x, Value) for x in values):
         return python(values, **options)
     return reduce(partial(trace.choose, name), values)
 

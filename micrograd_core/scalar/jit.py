@@ -184,9 +184,7 @@ class Trace:
 
     def _compute(self, value: Value, x: Operand, y: Operand | None) -> Operand:
         name, other = value._name, value._db
-        if self.assigned and any(
-            x is not None and ("data", self._holder(x)) in self.assigned for x in (value._a, value._b)
-        ):
+        if self.assigned and any(("data", self._holder(x)) in self.assigned for x in (value._a, value._b)):
             raise TraceError(
                 "jit: a value is used after its data was assigned in the same traced function; trace one step at a time"
             )

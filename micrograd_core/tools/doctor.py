@@ -67,9 +67,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Rows as text for a terminal; reasons stand below."""
     if not rows:
         off = ", ".join(plugins.disabled())
-        return (
-            f"no backends: MICROGRAD_DISABLE_PLUGINS={off}" if off else f"no backends are installed; {install('cpu')}"
-        )
+        reason = f": MICROGRAD_DISABLE_PLUGINS={off}" if off else f" are installed; {install('cpu')}"
+        return f"no backends{reason}"
     cells: list[tuple[str, ...]] = [COLUMNS]
     for row in rows:
         native = f"{row['native ops']} of {row['ops']}" if "ops" in row else ""

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from einops import (
-    einsum as einsum,
-    pack as pack,
-    rearrange as rearrange,
-    reduce as reduce,
-    repeat as repeat,
-    unpack as unpack,
-)
+from einops import einsum, pack, rearrange, reduce, repeat, unpack
 from einops._backends import AbstractBackend
 from einops.layers import RearrangeMixin, ReduceMixin
 
 import micrograd_core as mg
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.nn import Module
+
+__all__ = ["Rearrange", "Reduce", "einsum", "pack", "rearrange", "reduce", "repeat", "unpack"]
 
 
 class TensorBackend(AbstractBackend):  # type: ignore[misc]
@@ -56,21 +51,9 @@ class TensorBackend(AbstractBackend):  # type: ignore[misc]
             repeats[place] = length
         return x.expand(*repeats)
 
-    def tile(self, x: Tensor, repeats: tuple[int, ...]) -> Tensor:
-        """A tensor repeated along its axes."""
-        return mg.tile(x, tuple(repeats))
-
     def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
         """Tensors one after the other."""
         return mg.concat(tensors, axis)
-
-    def add_axis(self, x: Tensor, new_position: int) -> Tensor:
-        """A new axis of length 1."""
-        return x.expand_dims(new_position)
-
-    def transpose(self, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-        """Axes in another order."""
-        return x.permute_dims(tuple(axes))
 
     def is_float_type(self, x: Tensor) -> bool:
         """Whether the numbers are floating-point."""

@@ -304,10 +304,6 @@ def from_numpy(ndarray: Any) -> _Tensor:
     return mg.asarray(ndarray)
 
 
-def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-
-
 def _sized(name: str, make: Callable[..., _Tensor]) -> Callable[..., _Tensor]:
     def function(*size: Any, **options: Any) -> _Tensor:
         """Make a tensor as `NAME` of PyTorch does: of zeros, ones, or uniform or normal random numbers.
@@ -331,8 +327,8 @@ def _sized(name: str, make: Callable[..., _Tensor]) -> Callable[..., _Tensor]:
         >>> torch.NAME(2, 3).shape, torch.NAME((2, 3), dtype=torch.float64).dtype
         ((2, 3), micrograd_core.float64)
         """
-        lengths = _sizes(size) if size else tuple(options.pop("size"))
-        return make(lengths, **_kept(options))
+        lengths = size or options.pop("size")
+        return make(lengths[0] if len(lengths) == 1 else lengths, **_kept(options))
 
     return _named(function, name)
 

@@ -186,8 +186,7 @@ class Function:
 
             def backward(g: Tensor) -> tuple[Any, ...]:
                 found = kind.backward(ctx, g)
-                gradients = found if isinstance(found, tuple) else (found,)
-                pairs = zip(given, gradients, strict=False)
+                pairs = zip(given, found if isinstance(found, tuple) else (found,), strict=False)
                 return tuple(d for x, d in pairs if isinstance(x, Tensor) and x.dtype.is_floating)
 
             return result, backward
