@@ -40,8 +40,7 @@ WORDS = frozenset(("dim", "unbiased", "keepdim"))
 
 def _pair(name: str, x: Tensor, dim: int, keepdim: bool = False) -> Extreme:
     """What PyTorch's max, min or median gives along an axis."""
-    found: Extreme = median(x, dim, keepdim) if name == "median" else extreme(name, x, dim, keepdim)
-    return found
+    return median(x, dim, keepdim) if name == "median" else extreme(name, x, dim, keepdim)
 
 
 def say_which(name: str, x: Tensor, axis: Any = None, *others: Any) -> None:

@@ -79,8 +79,7 @@ class Operators(BaseTensor):
     __rshift__, __rrshift__ = seldom("bitwise_right_shift")
     __lt__, __gt__ = binary("less")[0], binary("greater")[0]
     __le__, __ge__ = binary("less_equal")[0], binary("greater_equal")[0]
-    __eq__ = binary("equal")[0]
-    __ne__ = binary("not_equal")[0]
+    __eq__, __ne__ = binary("equal")[0], binary("not_equal")[0]
     __hash__ = object.__hash__
     __neg__ = unary("negative")
     __pos__ = unary("positive")

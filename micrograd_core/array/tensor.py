@@ -147,9 +147,7 @@ class Tensor(Methods):
     def grad(self, value: Tensor | None) -> None:
         if self._record.__class__ is not Leaf and value is not None:
             raise GraphError("only a tensor that was not computed, and records, has a gradient to set")
-        if value is not None:
-            value = _in_place_of(self, "grad", value)
-        self._grad = value
+        self._grad = None if value is None else _in_place_of(self, "grad", value)
 
     def zero_grad(self) -> None:
         """Forget the gradient: ``.grad`` becomes ``None``.

@@ -188,7 +188,6 @@ class Contents:
 def _opened(path: Path) -> Any:
     try:
         return path.open("rb")
-    except IsADirectoryError as error:
-        raise CannotRead(path, "it is a folder; name a file in it") from error
     except (OSError, ValueError) as error:  # a name with a null in it
-        raise CannotRead(path, error) from error
+        folder = isinstance(error, IsADirectoryError)
+        raise CannotRead(path, "it is a folder; name a file in it" if folder else error) from error

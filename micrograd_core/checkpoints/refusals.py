@@ -35,11 +35,10 @@ class CannotRead(CheckpointError, OSError):
 
 
 _CONVERT = "safetensors.torch.save_file(torch.load(path, weights_only=True), new), and load the new one"
-_ARRAYS = "model.load_state_dict(dict(numpy.load(path)))"
 
 _KINDS: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"PK\x03\x04", "a zip archive, such as torch.save and numpy.savez write",
-     f"Of a file of torch: {_CONVERT}. Of an .npz: {_ARRAYS}"),
+     f"Of a file of torch: {_CONVERT}. Of an .npz: model.load_state_dict(dict(numpy.load(path)))"),
     (0, b"\x89HDF\r\n\x1a\n", "an HDF5 file, such as Keras writes",
      "Read it with h5py, and give its arrays to model.load_state_dict"),
     (0, b"\x93NUMPY", "one array of NumPy", "Read it with numpy.load"),

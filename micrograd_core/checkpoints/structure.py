@@ -153,7 +153,8 @@ class Built:
         if not isinstance(told, dict) or not _is_name(told.get("class")) or name in self._making:
             raise damaged(self.path, f"it does not say what the module {name!r} is")
         self._making.add(name)
-        kind = self._class(name, told["class"])
+        where = f"the module {name!r}" if name else "the model"
+        kind = self._class(where, told["class"])
         given, attributes = told.get("arguments"), told.get("attributes", {})
         if not (isinstance(given, dict | None) and isinstance(attributes, dict)):
             raise damaged(self.path, f"it does not say how the module {name!r} is made")
@@ -161,7 +162,7 @@ class Built:
             present = kind.__new__(kind)
             vars(present).clear()  # that it was made with nothing is not so
         elif not (type(present) is kind and Described(present)._arguments(present) == given):
-            present = self._called(name, kind, given)
+            present = self._called(where, kind, given)
         self._made[name] = present
         held = vars(present)
         for attribute, x in attributes.items():
@@ -170,8 +171,7 @@ class Built:
             held[attribute] = self._decoded(x, held.get(attribute))
         return self._made[name]
 
-    def _called(self, name: str, kind: type[Module], given: dict[str, Any] | None) -> Module:
-        where = f"the module {name!r}" if name else "the model"
+    def _called(self, where: str, kind: type[Module], given: dict[str, Any] | None) -> Module:
         if given is None:
             raise CheckpointError(
                 f"load_model: with which arguments {where}, a {kind.__name__}, was made is not known in {self.path!r}; "
@@ -212,12 +212,11 @@ class Built:
 
         return limit
 
-    def _class(self, name: str, called: str) -> type[Module]:
+    def _class(self, where: str, called: str) -> type[Module]:
         module, _, own = called.rpartition(".")
         kind = getattr(nn, own, None) if module == "nn" and own in dir(nn) else self.classes.get(called)
         if isinstance(kind, type) and issubclass(kind, Module):
             return kind
-        where = f"the module {name!r}" if name else "the model"
         if module == "nn":
             raise CheckpointError(
                 f"load_model: {where} in {self.path!r} is a {own}, which this version of micrograd-core does not have; "

@@ -302,8 +302,7 @@ class Batches:
         if not self._shuffle:
             return range(length)
         draw = random.Random(f"{self._seed}/{epoch}").random  # whose numbers Python promises never to change
-        keys = [draw() for _ in range(length)]
-        return sorted(range(length), key=keys.__getitem__)
+        return sorted(range(length), key=lambda i: draw())
 
     def _groups(self, found: Streamed, epoch: int) -> Iterator[Any]:
         """Lists of examples that are a batch each; or batches, as they come."""
@@ -338,8 +337,7 @@ def _through_a_buffer(items: Iterator[Any], size: int, draw: Callable[[], float]
         i = int(draw() * size)
         waiting[i], item = item, waiting[i]
         yield item
-    for _, item in sorted(((draw(), item) for item in waiting), key=lambda pair: pair[0]):
-        yield item
+    yield from sorted(waiting, key=lambda item: draw())
 
 
 # ── a thread that fetches ────────────────────────────────────────────────────────────────────────────────────

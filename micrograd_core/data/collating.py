@@ -34,9 +34,8 @@ def rebuilt(like: Any, parts: list[Any]) -> Any:
 
 def comes_from(data: Any, package: str, name: str = "") -> bool:
     """Whether the class of `data`, or one that it inherits from, is of a package; and is called so."""
-    return any(
-        kind.__module__.partition(".")[0] == package and name in (kind.__name__, "") for kind in type(data).__mro__
-    )
+    kinds = [kind.__name__ for kind in type(data).__mro__ if kind.__module__.partition(".")[0] == package]
+    return name in kinds if name else bool(kinds)
 
 
 def is_array(value: Any) -> bool:

@@ -15,7 +15,7 @@ from micrograd_core.device import Device, default_device
 from micrograd_core.dtypes import DTYPES, DType, bfloat16, dtype as as_dtype, infer, pack, unpack
 from micrograd_core.engine.array import wrap
 from micrograd_core.engine.explain import explain
-from micrograd_core.errors import DTypeError, GraphError, ShapeError, UnreadableHandle, UnsupportedDType
+from micrograd_core.errors import DTypeError, GraphError, ShapeError, UnreadableHandle
 from micrograd_core.layout import MAX_DIMENSIONS, Shape, nest
 from micrograd_core.ops import TABLE
 from micrograd_core.support.context import at_hand
@@ -47,8 +47,7 @@ def as_array(
             raise
         from micrograd_core.engine.dlpack import from_dlpack
 
-        x = from_dlpack(kind, data, device=device, copy=copy)
-        return x if wanted is None or wanted is x.dtype else x.astype(wanted)
+        return as_array(kind, from_dlpack(kind, data, device=device, copy=copy), dtype=wanted)
     try:
         handle = kernels.upload(buffer, shape, found)
     except MemoryError as error:

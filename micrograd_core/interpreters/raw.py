@@ -215,7 +215,5 @@ class Kernels:
 
     def transfer(self, x: Any, *, source: Kernels, target: Kernels) -> Any:
         """Move a handle of `source` to `target`: the one operation that spans two devices."""
-        dtype = source.dtype(x)
-        if dtype not in target._native:
-            raise UnsupportedDType(dtype.name, target.backend.device, target.backend.dtypes)
+        target.native(source.dtype(x))  # refuses what the device lacks
         return target.receive(x, source.backend)

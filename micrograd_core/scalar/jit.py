@@ -263,8 +263,7 @@ class Compiled:
 
     def source(self) -> str:
         """The Python or the LLVM IR that runs."""
-        found: str = self.machine.source() if self.machine else self._text()  # type: ignore[attr-defined]
-        return found
+        return self.machine.source() if self.machine else self._text()  # type: ignore[attr-defined]
 
     @cached_property
     def function(self) -> Callable[..., Any]:

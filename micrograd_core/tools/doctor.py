@@ -22,8 +22,7 @@ def examine(name: str, address: str) -> dict[str, Any]:
     try:
         device = Device(spec)
         row |= {"device": str(device), "dtypes": sorted(device.kernels.backend.dtypes)}
-        row["native ops"] = sum(device.kernels.is_native(op) for op in TABLE)
-        row["ops"] = len(TABLE)
+        row |= {"native ops": sum(device.kernels.is_native(op) for op in TABLE), "ops": len(TABLE)}
         row["capabilities"] = sorted(device.capabilities)
         row["memory"] = device.memory()
         row["reason"] = row["reason"] or getattr(device.kernels.backend, "advice", "")
