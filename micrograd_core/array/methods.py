@@ -1224,6 +1224,6 @@ for _make, _words in MADE.items():
                 _method.__doc__ = (_method.__doc__ or "").replace("NAME", _each)
             else:
                 _effect = ", which writes its result into the tensor and returns the tensor" * (_each != _name)
+                _method.__name__ = _each if _each != _name else _target or _name
                 _method.__doc__ = MethodDoc(f"`{_home}.{_target or _name}` as the method `{_each}`{_effect}.")
-            _method.__name__ = _each
             setattr(Methods, _each, _method)

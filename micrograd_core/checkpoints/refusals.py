@@ -90,19 +90,16 @@ def refuse_foreign(path: Path, file: Any) -> None:
     head = file.read(512)
     if not head:
         raise CheckpointError(f"{str(path)!r} is empty: it was never written, or the disk was full. Take another copy")
-    if head[8:9] != b"{" and (len(head) > 8 or (len(head) > 2 and 0 not in head)):  # else it may be cut off
-        raise _foreign(path, head)
-
-
-def _foreign(path: Path, head: bytes) -> CheckpointError:
+    if head[8:9] == b"{" or len(head) < 3 or (len(head) < 9 and 0 in head):  # those that are short may be cut off
+        return
     kinds = [each for place, mark, *each in _KINDS if head.startswith(mark, place)]
     if head[:1] == b"\x08" and head[2:3] == b"\x12":  # protocol buffers: the version of the format, then who made it
         kinds.append(["seems to be an ONNX file", "Read it with micrograd_models.from_onnx"])
     if _is_text(head):
         kinds.append(["text", "Name the checkpoint, which ends in .safetensors"])
     if kinds:
-        return CheckpointError(f"{str(path)!r} is no checkpoint but {'. '.join(kinds[0])}")
-    return CheckpointError(
+        raise CheckpointError(f"{str(path)!r} is no checkpoint but {'. '.join(kinds[0])}")
+    raise CheckpointError(
         f"{str(path)!r} is no checkpoint: it does not begin as a safetensors file does. It may be damaged; name "
         "another file, or save it anew with micrograd_core.checkpoints.save"
     )

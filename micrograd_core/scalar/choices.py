@@ -11,13 +11,12 @@ from micrograd_core.scalar.value import Value
 from micrograd_core.support.context import tracing
 
 
-def _chosen(name: str, given: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    python: Callable[..., Any] = getattr(builtins, name)
+def _chosen(python: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
     values = list(given[0] if len(given) == 1 else given)
     trace = tracing.get()
     if trace is None or "key" in options or not any(isinstance(x, Value) for x in values):
         return python(values, **options)
-    return reduce(partial(trace.choose, name), values)
+    return reduce(partial(trace.choose, python.__name__), values)
 
 
 def max(*values: Any, **options: Any) -> Any:
@@ -47,7 +46,7 @@ def max(*values: Any, **options: Any) -> Any:
     >>> jit(lambda x, y: max(x, y) * 2)(Value(1.0), Value(3.0)).data
     6.0
     """
-    return _chosen("max", values, options)
+    return _chosen(builtins.max, values, options)
 
 
 def min(*values: Any, **options: Any) -> Any:
@@ -77,4 +76,4 @@ def min(*values: Any, **options: Any) -> Any:
     >>> jit(lambda x, y: min(x, y) * 2)(Value(1.0), Value(3.0)).data
     2.0
     """
-    return _chosen("min", values, options)
+    return _chosen(builtins.min, values, options)

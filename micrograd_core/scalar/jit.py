@@ -81,12 +81,9 @@ class Trace:
 
     def _read(self, value: Value) -> None:
         """A leaf: its number is read at each call."""
-        what = self._holder(value)
+        what = self._positions.get(value, value)
         self.known[value] = expression = self.k.input("data", what)
         self.leaves[expression] = what
-
-    def _holder(self, value: Value) -> Any:
-        return self._positions.get(value, value)
 
     def _stand_in(self, x: float, expression: Operand) -> Value:
         """A Value in the place of a float."""
@@ -113,7 +110,7 @@ class Trace:
         if part == "data":
             self.expression(value)
         now = self.k.detach(self.expression(x)) if isinstance(x, Value) else number(x, part)
-        self.assigned[part, self._holder(value)] = now
+        self.assigned[part, self._positions.get(value, value)] = now
 
     def backward(self, value: Value) -> None:
         """``value.backward()``."""
@@ -145,7 +142,7 @@ class Trace:
 
     def now(self, value: Value, part: str = "data") -> Operand:
         """The number or the gradient that a value has by now: what was assigned to it, or what it had before."""
-        what = self._holder(value)
+        what = self._positions.get(value, value)
         if part == "grad" and (part, what) not in self.assigned and not is_leaf(value):
             raise TraceError("jit: inside a traced function only leaves have a .grad; this value was computed")
         before = self.expression(value) if part == "data" else self.k.input(part, what)
@@ -184,7 +181,7 @@ class Trace:
 
     def _compute(self, value: Value, x: Operand, y: Operand | None) -> Operand:
         name, other = value._name, value._db
-        if self.assigned and any(("data", self._holder(x)) in self.assigned for x in (value._a, value._b)):
+        if self.assigned and any(("data", self._positions.get(x, x)) in self.assigned for x in (value._a, value._b)):
             raise TraceError(
                 "jit: a value is used after its data was assigned in the same traced function; trace one step at a time"
             )

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from einops import einsum, pack, rearrange, reduce, repeat, unpack
+from einops import (
+    einsum as einsum,
+    pack as pack,
+    rearrange as rearrange,
+    reduce as reduce,
+    repeat as repeat,
+    unpack as unpack,
+)
 from einops._backends import AbstractBackend
 from einops.layers import RearrangeMixin, ReduceMixin
 
 import micrograd_core as mg
 from micrograd_core.array.tensor import Tensor
 from micrograd_core.nn import Module
-
-__all__ = ["Rearrange", "Reduce", "einsum", "pack", "rearrange", "reduce", "repeat", "unpack"]
 
 
 class TensorBackend(AbstractBackend):  # type: ignore[misc]
