@@ -71,6 +71,7 @@ def by_words(name: str) -> Method:
 
         return manners.by_words(plain, name, x, args, named)
 
+    method.__name__ = name
     return method
 
 
@@ -82,6 +83,7 @@ def in_manner(name: str) -> Method:
 
         return getattr(manners, name)(x, *args, **named)
 
+    method.__name__ = name
     return method
 
 
@@ -91,6 +93,7 @@ def of_package(name: str) -> Method:
     def method(x: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(x.__array_namespace__(), name)(x, *args, **kwargs)
 
+    method.__name__ = name
     return method
 
 
@@ -103,6 +106,7 @@ def in_place(name: str) -> Method:
         truth = found.dtype.kind == "bool"  # of comparisons
         return _became(x, found.astype(x.dtype) if truth else found, *args[:1])
 
+    method.__name__ = f"{name}_"
     return method
 
 
@@ -1224,6 +1228,5 @@ for _make, _words in MADE.items():
                 _method.__doc__ = (_method.__doc__ or "").replace("NAME", _each)
             else:
                 _effect = ", which writes its result into the tensor and returns the tensor" * (_each != _name)
-                _method.__name__ = _each if _each != _name else _target or _name
                 _method.__doc__ = MethodDoc(f"`{_home}.{_target or _name}` as the method `{_each}`{_effect}.")
             setattr(Methods, _each, _method)

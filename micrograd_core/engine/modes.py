@@ -174,7 +174,8 @@ class autocast(during):  # noqa: N801
         chosen = as_dtype(half if dtype is None else dtype)
         if chosen not in (float16, bfloat16):
             raise DTypeError(f"autocast: the dtype is float16 or bfloat16; got {chosen}")
-        super().__init__(half_types, chosen if enabled else None)
+        self.dtype = chosen if enabled else None
+        super().__init__(half_types, self.dtype)
         contexts[:] = [True]
 
 
