@@ -130,9 +130,8 @@ class Attention(Kernels):
             chunk = max(geometry.ceil_div(sources * rows, BLOCKS), 4 * (1024 // width))
             count = geometry.ceil_div(sources, chunk)
             parts = self.runtime.empty((rows * count, width + 2), self.xp.float32)
-            self.runtime.bind(Unit(name, (*facts, str(width)), 128))(
-                (rows * count, 1), (parts, *arguments, chunk, count)
-            )
+            launch = self.runtime.bind(Unit(name, (*facts, str(width)), 128))
+            launch((rows * count, 1), (parts, *arguments, chunk, count))
             unit = Unit("attention_of_parts", (facts[0], facts[2], str(width)), 128)
             self.runtime.bind(unit)((rows, 1), (*given, parts, struct, count))
             return True
@@ -142,9 +141,8 @@ class Attention(Kernels):
         padded, block = geometry.ceil_div(features, 16 * split) * 16 * split, warps * tiles * 16 // split
         shared = (block + 2 * columns) * (padded + 8) * 2 * (1 + twice) + twice * columns * 24
         shared += (split > 1) * block * (columns + 8) * 4  # what warps exchange
-        grid = geometry.ceil_div(rows, block) * math.prod(lengths), 1
         unit = Unit(name, (*facts, *map(str, (padded, *shape))), warps * 32, shared)
-        self.runtime.bind(unit)(grid, (*given, *arguments))
+        self.runtime.bind(unit)((geometry.ceil_div(rows, block) * math.prod(lengths), 1), (*given, *arguments))
         return True
 
 

@@ -67,10 +67,10 @@ class CUDABackend(ArrayAPIBackend):
             xp = Namespace(xp, partial(widened, dtypes["bfloat16"], xp.float32))
         own = table(xp, self.runtime, matmul_precision)
         self.own = frozenset(own)
-        solvers = linalg.table(xp, errstate)
+        solvers, self._fourier = linalg.table(xp, errstate), linalg.fourier(xp)
         if "eig" in solvers:
             self.capabilities |= {"eig"}
-        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers | linalg.fourier(xp))
+        super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers | self._fourier)
         self.pool = cupy.get_default_memory_pool()
         self.uploads = transfer.Uploads(cupy)
         self._several = cupy.cuda.runtime.getDeviceCount() > 1
@@ -79,8 +79,12 @@ class CUDABackend(ArrayAPIBackend):
         self._idle: list[Any] = []  # streams to use again: the pool keeps memory apart for each
 
     def compile(self, program: Program) -> Callable[..., Any]:
-        """With fewer launches, and as a graph when it is called again and again."""
-        return self.guarded(Graphed(self, program) if self.graphs and program.types else function(self, program))
+        """With fewer launches, and as a graph when it is called again and again.
+
+        Not what has Fourier transforms: CuPy gives the memory of cuFFT's plans to others when it forgets a plan.
+        """
+        graphed = self.graphs and program.types and not any(step.op in self._fourier for step in program.steps)
+        return self.guarded(Graphed(self, program) if graphed else function(self, program))
 
     @classmethod
     def open(cls, index: int) -> CUDABackend:

@@ -560,6 +560,15 @@ def test_what_cannot_be_captured_runs_as_ever(gpu: Device, boot: Any) -> None:
     assert (x + 1.0)[0, 0].item() == 3.0
 
 
+def test_fourier_transforms_are_no_part_of_a_graph(gpu: Device) -> None:
+    """CuPy forgets plans of cuFFT, whose memory a graph would go on to write."""
+    programs, x = gpu.kernels.backend.shared.programs, tensor(np.arange(8.0, dtype="float32"), gpu)
+    for f, graphs in ((lambda x: FUNCTIONS["rfft"](x) * 2, 0), (lambda x: x + 1.0, 1)):
+        before, jitted = {*programs}, jit(f)
+        jitted(x)
+        assert len({*programs} - before) == graphs
+
+
 def test_copies_from_and_to_the_host_are_no_part_of_a_graph(gpu: Device) -> None:
     """What they read or write on the host is memory that others get before the graph is launched again."""
     backend = gpu.kernels.backend

@@ -282,6 +282,47 @@ def test_a_target_that_sees_nothing_gives_and_gets_nothing(
     assert not any(numbers(x).any() for x in found(blind))
 
 
+@pytest.mark.parametrize("targets", [40, 8])
+@pytest.mark.parametrize("least", [-1e5, -1e7, -1e9, -3.3e38])
+def test_a_row_that_is_masked_by_large_numbers_has_weights_that_sum_to_one(
+    least: float, targets: int, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also backward: the sum of a row has digits of its own beside the largest score."""
+    monkeypatch.setattr(attention, "FEWEST", 16)
+    query, key = (tensor(np.zeros((1, 1, n, 16)), "bfloat16", gpu) for n in (targets, 6))
+    value = tensor(np.arange(96.0).reshape(1, 1, 6, 16), "bfloat16", gpu)
+    value.requires_grad = True
+    mask = np.zeros((targets, 6))
+    mask[::2] = least
+    out = attend(query, key, value, tensor(mask, "bfloat16", gpu))
+    out.sum().backward()
+    assert value.grad is not None
+    np.testing.assert_allclose(numbers(out), np.broadcast_to(40.0 + np.arange(16.0), out.shape), rtol=1e-2)
+    np.testing.assert_allclose(numbers(value.grad), np.full(value.shape, targets / 6), rtol=1e-2)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("targets", [1, 20, 64])
+def test_a_key_that_nobody_sees_gets_nothing(
+    targets: int, number: float, gpu: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is in it, also where targets fill no tile."""
+    monkeypatch.setattr(attention, "FEWEST", 16)
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.normal(size=(1, 1, n, 16)) for n in (targets, 9, 9))
+    key[0, 0, 4] = number
+    tensors = [tensor(x, "float16", gpu) for x in (query, key, value)]
+    for x in tensors:
+        x.requires_grad = True
+    mask = np.ones((targets, 9), bool)
+    mask[:, 4] = False
+    attend(*tensors, tensor(mask, "", gpu)).sum().backward()
+    for x in tensors[1:]:
+        assert x.grad is not None
+        assert np.isfinite(numbers(x.grad)).all()
+        assert not numbers(x.grad)[0, 0, 4].any()
+
+
 def composed(of: Case, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     with monkeypatch.context() as patch:
         patch.setattr(of.tensors[0].device.kernels.backend.runtime, "capability", 0)

@@ -107,6 +107,24 @@ def test_a_loss_of_halves_is_that_of_their_casts(half: str, classes: int, reduct
     compared(function, [logits], HALVES[half])
 
 
+@pytest.mark.parametrize("given", ["weight", "label_smoothing", "both"])
+@pytest.mark.parametrize("half", HALVES)
+def test_a_loss_that_is_composed_takes_halves(half: str, given: str, gpu: Device) -> None:
+    """Its kernels know of no other dtypes."""
+    rng = np.random.default_rng(3)
+    targets = Tensor(rng.integers(5, size=6), device=gpu)
+    options: dict[str, Any] = {} if given == "weight" else {"label_smoothing": 0.1}
+    weight = (
+        [] if given == "label_smoothing" else [Tensor(rng.uniform(0.5, 2, 5).astype("float32"), device=gpu).detach()]
+    )
+
+    def function(x: Tensor) -> Tensor:
+        x = (x.astype(half) * 2.0).astype("float32")
+        return FUNCTIONS["cross_entropy"](x, targets, *weight, **options) * 3.0
+
+    compared(function, [drawn(rng, (6, 5), "float32", gpu)], HALVES[half])
+
+
 @pytest.mark.parametrize("half", HALVES)
 def test_rows_with_weights_of_their_own_are_composed(half: str, gpu: Device) -> None:
     """A norm in a batch of `vmap`, whose weights differ: no kernel of rows takes it, and no cast is lost."""
