@@ -194,7 +194,7 @@ def shared_beyond(*tensors: Any) -> bool:
         return False
     holders = [x for x in tensors if getattr(x, "_storage", None) is common]
     held, twin = ref(common), Storage(common.tracked, common._version, common.replaced)
-    twin.exported = common.exported
+    twin.exported, twin.saved, twin.cast = common.exported, common.saved, common.cast
     try:
         del common
         for x in holders:
