@@ -6,7 +6,7 @@ Values are numbered through: the inputs first, then what each step makes. Operat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -59,7 +59,7 @@ class Program(_Fields):
         In a program of scalars a number may stand for one.
     types : tuple of TensorSpec, optional
         Shape and dtype of every value. A program by hand may go without; `typed` finds them from those of its inputs.
-    donated : frozenset of int, optional
+    donated : collection of int, optional
         Inputs whose memory nobody else has: the one step that reads such an input may write its result over it. What
         makes another program of this one leaves them out.
 
@@ -84,10 +84,11 @@ class Program(_Fields):
     __slots__ = ()
 
     def __new__(
-        cls, inputs: int, steps: Sequence[Step], outputs: Sequence[Any], types: Sequence[TensorSpec] = ()
-    ) -> Program:
+        cls, inputs: int, steps: Sequence[Step], outputs: Sequence[Any], types: Sequence[TensorSpec] = (),
+        donated: Collection[int] = (),
+    ) -> Program:  # fmt: skip
         """Refuse steps that do not fit together."""
-        program = super().__new__(cls, inputs, tuple(steps), tuple(outputs), tuple(types))
+        program = super().__new__(cls, inputs, tuple(steps), tuple(outputs), tuple(types), frozenset(donated))
         count, takes = inputs, {name: operation(name).operands for name in {step.op for step in program.steps}}
         for step, made in program.numbered():
             if takes[step.op] not in (-1, len(step.operands)):

@@ -113,11 +113,12 @@ def test_what_does_not_fit_together_is_refused(make: Callable[[], Any], error: t
 
 
 def test_programs_compare_and_pickle() -> None:
-    program = typed(DOUBLED, [X])
+    program = typed(DOUBLED, [X])._replace(donated=frozenset({0}))
     again = pickle.loads(pickle.dumps(program))
     assert again == program
     assert type(again) is Program
     assert program != DOUBLED
+    assert again.donated == Program(*program).donated == {0}
 
 
 # ── types, and running ───────────────────────────────────────────────────────────────────────────────────────
