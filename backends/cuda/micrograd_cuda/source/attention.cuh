@@ -8,7 +8,7 @@
 #include "common.cuh"
 
 // Targets, sources and features; heads along three axes; and of each operand the strides of these, of its rows and its
-// columns, in elements. Numbers for each target lie `pitch` apart for each head.
+// columns, in elements. Numbers for each target lie `pitch` apart for each head, both of its `sums` one after the other.
 struct Heads {
     int targets, sources, features, second, third, pitch;
     int query[5], key[5], value[5], out[5], g[5], by_query[5], by_key[5], by_value[5], mask[5];
