@@ -170,7 +170,7 @@ def _operand(op: Op, position: int, parameter: _Parameter) -> str:
 def _parameter(op: Op, parameter: _Parameter) -> str:
     name, annotation, default = parameter
     facts = [annotation.replace(" | ", " or ")] * (annotation != "Any") + [f"default {default}"] * bool(default)
-    said = meanings().get(f"{op.name}.{name}") or meanings()[name]
+    said = meanings().get(f"{op.name}.{name}") or meanings().get(name, "Of the operation.")
     return f"{name}{' : ' * bool(facts)}{', '.join(facts)}\n    {said}"
 
 

@@ -172,6 +172,9 @@ class Op:
         What a compiler does where no line of a nest computes the operation. Default: it is composed, if primitives do
         all of that. Call: never, as kernels are faster, or have more digits. Apart: it is, kernel calls included.
         Nest: as by default, and devices that compile run it as one kernel where nothing is traced, too.
+    collective : bool
+        Several processes compute it together. Those of its parameter ``group`` decide alike how: ``group.common(bits)``
+        gives those bits of a number, of 63, that all of them give.
     cost : int
         About how many additions one element takes: 1, `DEAR` or `LONG`.
     shape : function or None
@@ -240,6 +243,7 @@ class Op:
     kind: str = ""
     combine: str = ""
     lowering: str = ""
+    collective: bool = False
     cost: int = 1
     shape: Callable[..., Any] | None = None
     cast: Callable[[DType], DType] | None = None

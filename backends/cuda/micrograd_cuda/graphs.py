@@ -6,6 +6,9 @@ writes to. An input that is somewhere else at each call, such as a batch, is cop
 is written that anybody holds: where all that there is is held, the program runs one launch after the other.
 
 What graphs compute in between lies in memory that all graphs of a device share: they run in order.
+
+What processes compute together is in graphs that all of them captured together, or in none: at each call they tell each
+other which graphs they could launch, and whether they would capture one.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ from contextlib import suppress
 from functools import partial
 from threading import Lock, get_ident
 from typing import Any, Final, NamedTuple
-from weakref import WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
-from micrograd_core.compiler.program import Program
+from micrograd_core.compiler.program import Program, operation
 from micrograd_core.support.dumping import dump
 from micrograd_cuda.nests import function
 from micrograd_cuda.runtime import CapturedProducts
@@ -35,6 +38,8 @@ MOST_SETS: Final = 3
 LARGE: Final = 2**20
 """Bytes of an input from which on graphs read it at each of a few places, rather than where it is copied to."""
 MOST_PLACES: Final = 3
+LATEST: Final = 62
+"""Captures of processes together that their graphs can be of: one for each bit of what they tell each other."""
 LAUNCHES: Final = 50
 """For so many launches a program may be captured once more, beyond the first eight times."""
 
@@ -68,11 +73,12 @@ class Output:
 
 
 class Captured(NamedTuple):
-    """One graph, the places that it reads, and what it writes."""
+    """One graph, the places that it reads, what it writes, and which of its processes' captures made it."""
 
     graph: Any
     places: list[Any]
     outputs: list[Output]
+    number: int
 
 
 class Aim:
@@ -87,6 +93,15 @@ class Aim:
         """The output of that number is made next, or none: -1."""
         if self.thread == get_ident():
             self.target = self.targets[place] if 0 <= place < len(self.targets) else None
+
+
+def groups(program: Program) -> set[Any]:
+    """Of processes that compute parts of a program together."""
+    return {step.params["group"] for step in program.steps if operation(step.op).collective}
+
+
+CAPTURES = WeakKeyDictionary[Any, int]()
+"""How many captures the processes of a group have made together, on all devices."""
 
 
 class Graphs:
@@ -158,6 +173,7 @@ class Graphed:
     def __init__(self, backend: Any, program: Program) -> None:
         self.cupy, self.shared, self._aim, self._lock = backend.cupy, backend.shared, Aim(), Lock()
         self._plain = function(backend, program, self._aim)
+        self._group = next(iter(groups(program)), None)
         types = [program.types[x.number] for x in program.outputs]
         self._types = [(x.shape, backend.dtypes[x.dtype.name]) for x in types]
         self._watched: list[list[Any]] = []  # places of the inputs of the first calls
@@ -188,6 +204,7 @@ class Graphed:
         stream = self.cupy.cuda.get_current_stream()
         plain = stream.ptr or self._refused or not all(hasattr(x, "data") for x in inputs)
         if plain or self._lock.locked():  # by another thread, or where a signal came
+            self._common(0)
             return self._plain(*inputs)
         with self._lock:  # which no interrupt leaves held
             return self._called(stream, inputs)
@@ -195,10 +212,13 @@ class Graphed:
     def _called(self, stream: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         places = [*map(_place, inputs)]
         if len(self._watched) < WATCHED:
+            self._common(0)
             return self._watch(places, inputs)
         for i in self._moving:
             places[i] = None
-        found = self._found(places) or self._anew(places, inputs)
+        found = self._found_by_all(places, inputs) if self._group else self._found(places)
+        if found is None and not self._group and self._may_capture():
+            found = self._anew(places, inputs)
         if found is None:
             return self._plain(*inputs)
         self._launches += 1
@@ -238,10 +258,28 @@ class Graphed:
                 return captured
         return None
 
+    def _common(self, bits: int) -> int:
+        """Those that the other processes give, too."""
+        return bits if self._group is None else int(self._group.common(bits))
+
+    def _found_by_all(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured | None:
+        """A graph that all processes captured together, and can launch; or one that they capture now."""
+        captures = CAPTURES.get(self._group, 0)
+        latest = [x for x in self._graphs if captures - x.number < LATEST]
+        usable = {1 + x.number % LATEST: x for x in latest if x.places == places and self._free(x.outputs)}
+        common = self._common(sum(1 << bit for bit in usable) | self._may_capture())
+        if common != 1:
+            return usable[common.bit_length() - 1] if common else None
+        CAPTURES[self._group] = captures + 1
+        found = self._anew(places, inputs)
+        return found if self._common(found is not None) else None
+
+    def _may_capture(self) -> bool:
+        """Whether another graph may pay."""
+        return self._captures <= 8 + self._launches // LAUNCHES and not self.shared.lock.locked()
+
     def _anew(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured | None:
-        """Another graph, if that may pay."""
-        if self._captures > 8 + self._launches // LAUNCHES or self.shared.lock.locked():
-            return None
+        """Another graph."""
         self._captures += 1
         try:
             with self.shared.lock:
@@ -281,7 +319,8 @@ class Graphed:
             self._sets.append(outputs)
         read = [self._staged.get(i, x) for i, x in enumerate(inputs)]
         graph = self.shared.capture(self._plain, self._aim, read, [x.array for x in outputs])
-        self._graphs.append(Captured(graph, places, outputs))
+        number = CAPTURES.get(self._group, 0) if self._group else 0
+        self._graphs.append(Captured(graph, places, outputs, number))
         return self._graphs[-1]
 
 

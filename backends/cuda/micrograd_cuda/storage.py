@@ -22,7 +22,7 @@ from micrograd_core.errors import OutOfMemory
 from micrograd_core.layout import Key, Layout, Shape
 from micrograd_core.support.signatures import Parameters
 from micrograd_cuda import linalg, transfer
-from micrograd_cuda.graphs import GRAPHS, Graphed, Graphs
+from micrograd_cuda.graphs import GRAPHS, Graphed, Graphs, groups
 from micrograd_cuda.kernels import table
 from micrograd_cuda.namespace import Namespace, widened
 from micrograd_cuda.nests import function
@@ -81,9 +81,11 @@ class CUDABackend(ArrayAPIBackend):
     def compile(self, program: Program) -> Callable[..., Any]:
         """With fewer launches, and as a graph when it is called again and again.
 
-        Not what has Fourier transforms: CuPy gives the memory of cuFFT's plans to others when it forgets a plan.
+        Not what has Fourier transforms: CuPy gives the memory of cuFFT's plans to others when it forgets a plan. Nor
+        what processes of several groups compute, who could not decide alike.
         """
-        graphed = self.graphs and program.types and not any(step.op in self._fourier for step in program.steps)
+        fits = not any(step.op in self._fourier for step in program.steps) and len(groups(program)) < 2
+        graphed = self.graphs and program.types and fits
         return self.guarded(Graphed(self, program) if graphed else function(self, program))
 
     @classmethod

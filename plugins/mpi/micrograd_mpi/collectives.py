@@ -153,7 +153,7 @@ def _add(
 ) -> Op:
     op = Op(
         name, doc, operands=1, accepts=ANY, lowering=CALL, compose=compose, shape=shape, gradient=(gradient,),
-        parameters=lambda x, /, **params: params, **{"tangent": linear, "batching": _beside, **facts},
+        collective=True, parameters=lambda x, /, **params: params, **{"tangent": linear, "batching": _beside, **facts},
     )  # fmt: skip
     TABLE[name] = op
     return op

@@ -38,6 +38,7 @@ CALLS, WAITS, KIND, BYTES, ENDED, FIELDS = 0, 1, 2, 3, 4, 5
 """What a rank tells the others: collectives called, whether it waits in the last, which that is, its bytes, its end."""
 KINDS = (
     "nothing", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "shift", "barrier", "gather",
+    "common",
 )  # fmt: skip
 NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 STATE = MPI.Comm.Create_keyval()
@@ -55,7 +56,7 @@ class _State:
         self.told = memoryview(memory).cast("B").cast("q")
         self.pending: dict[Any, Any] = {}  # what `begin_all_reduce` began
         self.left: list[Pending] = []  # what an interrupt left: MPI may still write into its memory
-        self.nccl: Any = None
+        self.nccl: dict[int, Any] = {}  # communicators by GPU
         for field in range(FIELDS):
             self.told[field] = 0
 
@@ -152,6 +153,13 @@ class World:
             start += length
         return objects
 
+    def common(self, bits: int) -> int:
+        """Those bits of a number, of 63, that all ranks give."""
+        found = memoryview(bytearray(8)).cast("q")
+        found[0] = bits
+        self.wait(self.start("common", 8, lambda comm: comm.Iallreduce(MPI.IN_PLACE, [found, MPI.INT64_T], MPI.BAND)))
+        return int(found[0])
+
     def agree(self, **facts: Any) -> None:
         """Make sure that all ranks have the same facts, by name: seeds, settings, shapes.
 
@@ -219,6 +227,11 @@ class World:
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────
 
+    def check(self, kind: str, size: int, detail: str) -> None:
+        """Where ranks check their calls, make sure that all are about to make this one."""
+        if self.checks and kind != "gather":
+            self.agree(**{f"collective {self.state.told[CALLS] + 1}": f"{kind} of {size:,} bytes{detail}"})
+
     def start(self, kind: str, size: int, begin: Callable[[Any], Any], held: Any = None, detail: str = "") -> Pending:
         """Begin a collective: `begin` gets the communicator, and returns MPI's request.
 
@@ -228,8 +241,7 @@ class World:
             Inside a function that `jit` traces, whose program would not have it.
         """
         _refuse_in_trace(kind)
-        if self.checks and kind != "gather":
-            self.agree(**{f"collective {self.state.told[CALLS] + 1}": f"{kind} of {size:,} bytes{detail}"})
+        self.check(kind, size, detail)
         state = self.state
         told = state.told
         told[CALLS] += 1

@@ -1,9 +1,14 @@
-"""NVIDIA's collectives, through CuPy: each works on GPU memory, in the order of the current stream."""
+"""NVIDIA's collectives, through CuPy: each works on GPU memory, on a stream beside the current one.
+
+It waits for what the current one was given before, by an event, and whoever takes a result waits for it, by another:
+in between both work. While the current stream is captured, so is the other, as a branch of the graph.
+"""
 
 from __future__ import annotations
 
 import importlib
 import math
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +33,33 @@ def _library() -> Any:
     return found if getattr(found, "available", True) and hasattr(found, "NcclCommunicator") else None
 
 
+class Begun:
+    """A collective that was begun: its result, once the stream that asks for it waits."""
+
+    def __init__(self, cupy: Any, done: Any, send: Any, receive: Any) -> None:
+        self._cupy, self._done, self._arrays = cupy, done, (send, receive)  # which nobody else has meanwhile
+
+    def __call__(self) -> Any:
+        """What the ranks made together; the current stream waits for it."""
+        done, self._done = self._done, None
+        if done is not None:
+            with self._arrays[1].device:
+                self._cupy.cuda.get_current_stream().wait_event(done)
+        return self._arrays[1]
+
+    def __del__(self) -> None:  # nobody waited, as after an interrupt: its memory is free after all
+        with suppress(Exception):
+            self()
+
+
 class Communicator:
-    """The ranks of a world as NCCL knows them."""
+    """The ranks of a world as NCCL knows them, each with one GPU."""
 
     def __init__(self, world: World, unique: Any) -> None:
-        nccl = _library()
+        nccl, self._cupy = _library(), importlib.import_module("cupy")
         self._nccl, self._rank, self._size = nccl, world.rank, world.size
         self._comm = nccl.NcclCommunicator(world.size, unique, world.rank)
+        self._stream = self._cupy.cuda.Stream(non_blocking=True)
 
     @staticmethod
     def is_possible() -> bool:
@@ -42,13 +67,25 @@ class Communicator:
         return _library() is not None
 
     @staticmethod
-    def of(world: World) -> Communicator:
-        """Made by all ranks together; each must have a GPU of its own."""
-        return Communicator(world, world.on_first(_library().get_unique_id))
+    def of(world: World, device: Any) -> Communicator:
+        """Made by all ranks together, at the first call for arrays of this GPU; no two ranks have the same."""
+        found = world.state.nccl.get(device.id)
+        if found is None:
+            found = world.state.nccl[device.id] = Communicator(world, world.on_first(_library().get_unique_id))
+        return found
 
-    def run(self, call: Call, send: Any, receive: Any) -> None:
-        """Put a collective on the current stream."""
-        stream = importlib.import_module("cupy").cuda.get_current_stream().ptr
+    @staticmethod
+    def begin(world: World, call: Call, send: Any, receive: Any) -> Begun:
+        """Begin a collective on arrays in C order, which may be the same if they are alike."""
+        with send.device:
+            own = Communicator.of(world, send.device)
+            cupy = own._cupy
+            own._stream.wait_event(cupy.cuda.get_current_stream().record(cupy.cuda.Event(disable_timing=True)))
+            own.run(call, send, receive, own._stream.ptr)
+            return Begun(cupy, own._stream.record(cupy.cuda.Event(disable_timing=True)), send, receive)
+
+    def run(self, call: Call, send: Any, receive: Any, stream: int) -> None:
+        """Put a collective on a stream."""
         given, made, dtype = send.data.ptr, receive.data.ptr, str(send.dtype)
         comm, nccl, size = self._comm, self._nccl, math.prod(send.shape) * send.dtype.itemsize
         if call.reduction:

@@ -419,12 +419,12 @@ for op in (
     READY,
     Op(
         "begin_all_reduce", "Begin the sum over all ranks: what `end_all_reduce` takes.", operands=1, accepts=INEXACT,
-        lowering=CALL, compose=_begun, shape=lambda x, **params: (), result=lambda dtype, params: DTYPES["int64"],
-        gradient="it is part of a gradient",
+        lowering=CALL, collective=True, compose=_begun, shape=lambda x, **params: (),
+        result=lambda dtype, params: DTYPES["int64"], gradient="it is part of a gradient",
     ),
     Op(
-        "end_all_reduce", "The sum over all ranks, once it is there.", operands=1, lowering=CALL, compose=_ended,
-        shape=lambda token, *, shape, **params: shape, result=lambda dtype, params: params["dtype"],
+        "end_all_reduce", "The sum over all ranks, once it is there.", operands=1, lowering=CALL, collective=True,
+        compose=_ended, shape=lambda token, *, shape, **params: shape, result=lambda dtype, params: params["dtype"],
         gradient="it is part of a gradient",
     ),
 ):  # fmt: skip

@@ -80,12 +80,12 @@ def begin(world: World, k: Any, x: Any, call: Call) -> Started:
         made = k.full(shape=call.shape, fill_value=0, dtype=dtype)
         return Started(None, lambda: made)
     data: Any = MPI.BYTE if not call.reduction else TYPES[str(dtype)]
+    detail = f", {call.reduction or call.place} of {dtype}" if world.checks else ""
     if hasattr(x, "__cuda_array_interface__"):
-        return _of_gpu(world, k, x, call, data, size)
+        return _of_gpu(world, k, x, call, data, size, detail)
     send, receive, made = _in_host_memory(k, x, call, dtype)
     if made is None:
         send, receive = k.to_host(x), bytearray(count * dtype.itemsize)
-    detail = f", {call.reduction or call.place} of {dtype}" if world.checks else ""
     run = BEGIN[call.kind]
     pending = world.start(
         call.kind, size, lambda comm: run(comm, call, [send, data], [receive, data]), (send, receive, x), detail
@@ -109,28 +109,28 @@ def _in_host_memory(k: Any, x: Any, call: Call, dtype: DType) -> tuple[Any, Any,
     return (send, receive, made) if send.c_contiguous and not receive.readonly else (None, None, None)
 
 
-def _of_gpu(world: World, k: Any, x: Any, call: Call, data: Any, size: int) -> Started:
+def _of_gpu(world: World, k: Any, x: Any, call: Call, data: Any, size: int, detail: str) -> Started:
     """On an NVIDIA GPU: by NCCL; by an MPI that reads its memory; or by copies to the host and back."""
     way = road(world) if world.size > 1 else "host"
     if way == "nccl" and call.reduction and str(k.dtype(x)) not in COMPUTED:
         way = "host"
     if way != "host":
         x = k.copy(x)  # contiguous, and nobody writes to it meanwhile
-        made = k.full(shape=call.shape, fill_value=0, dtype=k.dtype(x))
+        same = way == "nccl" and call.kind in ("all_reduce", "broadcast")  # in its own memory
+        made = x if same else k.full(shape=call.shape, fill_value=0, dtype=k.dtype(x))
         if way == "nccl":
-            if world.state.nccl is None:
-                world.state.nccl = Communicator.of(world)
-            world.state.nccl.run(call, x, made)  # in the order of the stream: there is nothing to wait for
-            return Started(None, lambda: made)
+            world.check(call.kind, size, detail)
+            return Started(None, Communicator.begin(world, call, x, made))
         k.backend.synchronize()
         pending = world.start(
-            call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [x, data], [made, data]), (x, made)
+            call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [x, data], [made, data]), (x, made), detail
         )
         return Started(pending, lambda: made)
     send, receive, dtype = k.to_host(x), bytearray(math.prod(call.shape) * k.dtype(x).itemsize), k.dtype(x)
     pending = world.start(
-        call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [send, data], [receive, data]), (send, receive)
-    )
+        call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [send, data], [receive, data]), (send, receive),
+        detail,
+    )  # fmt: skip
     return Started(pending, lambda: k.upload(receive, call.shape, dtype))
 
 

@@ -23,6 +23,7 @@ KERNELS: Final = Path(os.environ.setdefault("CUPY_CACHE_DIR", str(HERE / "kernel
 os.environ.setdefault("MICROGRAD_CACHE", str(KERNELS))  # PTX, where a GPU's own code would be
 
 device = ctypes.CDLL(str(DEVICE))
+ctypes.CDLL(str(DEVICE.with_name("libnccl.so.2")))  # CuPy looks for NVIDIA's package, and then for what is loaded
 
 
 class CDLL(ctypes.CDLL):

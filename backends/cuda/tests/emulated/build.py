@@ -40,7 +40,9 @@ HOOK: Final = SITE / "emulated_cuda.pth"
 RUNTIME: Final = Path("cupy_backends", "cuda", "api", "runtime")
 THRUST: Final = SITE / "cupy" / "cuda" / f"thrust{SUFFIX}"
 MODULES: Final = ("boot.py", "translate.py", "expressions.py", "ptx.py", "prelude.h", "races.h")
-COMPILED: Final = ("device.cpp", "linear_algebra.cpp", "convolution.cpp", "fourier.cpp", "sorting.cpp")
+COMPILED: Final = (
+    *("device.cpp", "collectives.cpp", "linear_algebra.cpp", "convolution.cpp", "fourier.cpp", "sorting.cpp"),
+)
 SOURCES: Final = (*COMPILED, "device.h", "halves.h", "thrust.py", "build.py")
 NEEDED: Final = (
     *("cupy-cuda13x", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "cython", "setuptools", "pip"),
@@ -51,12 +53,12 @@ MISSING: Final = 77  # what test runners take for "left out"
 
 # Libraries that others depend on, of which CuPy itself calls nothing.
 CUDNN: Final = "libcudnn.so.9"
-DEPENDENCIES: Final = {"libcublasLt.so.13", "libnvJitLink.so.13", CUDNN}
+DEPENDENCIES: Final = {"libcublasLt.so.13", "libnvJitLink.so.13", "libnccl.so.2", CUDNN}
 # The kinds of functions that CuPy calls, and what each returns when there is none.
 UNKNOWN: Final = re.compile(
-    r"\bU (cuda\w+|cublas\w+|cusolver\w+|cusparse\w+|curand\w+|cufft\w+|cuProfiler\w+)(?:@(\S+))?"
+    r"\bU (cuda\w+|cublas\w+|cusolver\w+|cusparse\w+|curand\w+|cufft\w+|cuProfiler\w+|nccl\w+)(?:@(\S+))?"
 )
-NOT_SUPPORTED: Final = {"cuda": 801, "cublas": 15, "cusolver": 9, "cusparse": 10, "curand": 104, "cufft": 16}
+NOT_SUPPORTED: Final = {"cuda": 801, "cublas": 15, "cusolver": 9, "cusparse": 10, "curand": 104, "cufft": 16, "nccl": 5}
 PROFILER: Final = """#include <cuda_runtime_api.h>
 extern "C" { cudaError_t cudaProfilerStart(void); cudaError_t cudaProfilerStop(void); }
 """

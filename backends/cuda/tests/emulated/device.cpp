@@ -1,7 +1,9 @@
 // A CUDA device made of host memory: what CuPy calls of CUDA's runtime and driver.
 //
 // Work is done when it is asked for, or, with EMULATED_LATE, when somebody waits for it, and then no more of it than
-// that: whatever a program forgot to order is in the wrong order. A stream that captures keeps its work for a graph.
+// that: whatever a program forgot to order is in the wrong order. What devices do together is done when all are there;
+// until then what follows waits. A stream that captures keeps its work for a graph, which does that of other streams
+// than the first as early as it may, or, late, as late.
 // Every copy must lie within what was allocated, and every block is fenced: by a pattern that is looked at when the block
 // is freed, or, with EMULATED_GUARD, by a page that may be neither read nor written. While one device works, the memory
 // of the others may be neither read nor written.
@@ -10,10 +12,13 @@
 // EMULATED_MEMORY   bytes of each; 4 GiB
 // EMULATED_GUARD    a block ends at a page that nobody may touch, and CuPy pools none
 // EMULATED_LATE     work is done when somebody waits for it
+// EMULATED_PATIENCE seconds that a device is waited for in what devices do together; 20
 // EMULATED_POISON   what CuPy's pool takes back is NaN
 // EMULATED_TRACE    each launch is printed
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,24 +66,44 @@ bool idle = false;
 
 struct Block { size_t size; int device; bool host; char* base; size_t mapped; long number; };
 struct Stream;
-struct Task { long ticket; Work work; std::vector<std::pair<Stream*, long>> after; };
-struct Node { Work work; std::string name; std::vector<std::pair<const void*, long>> memory; }; // and its block's number
-struct Graph { std::vector<Node> nodes; std::vector<Stream*> streams; bool broken; };
-struct Stream { int device; bool is_default, blocking; std::deque<Task> waiting; Graph* graph; };
-struct Event { int device; std::shared_ptr<double> at; Stream* stream; long ticket; Graph* graph; };
+typedef std::map<Stream*, long> Seen; // how many nodes of each stream of a capture come before
+struct Task { long ticket; Work work; std::vector<std::pair<Stream*, long>> after; Ready ready; };
+struct Node {
+    Work work;
+    std::string name;
+    std::vector<std::pair<const void*, long>> memory; // and its block's number
+    Meeting meeting;
+    Stream* stream;
+    Seen after;
+};
+struct Graph { std::vector<Node> nodes; std::vector<Stream*> streams; std::map<Stream*, Seen> seen; long number; bool broken; };
+struct Stream { int device; bool is_default, blocking; std::deque<Task> waiting; Graph* graph; bool advances; };
+struct Event { int device; std::shared_ptr<double> at; Stream* stream; long ticket; Graph* graph; Seen seen; };
 struct Link { std::string text; };
 struct Module { void* library; };
 typedef const char* (*Kernel)(const unsigned* sizes, size_t dynamic, char* shared, void** parameters); // null, or why
 struct Function { Kernel run; std::string name; const unsigned* parameters; }; // how many, and the bytes of each
 
-std::recursive_mutex access_to_all;
-typedef std::lock_guard<std::recursive_mutex> Locked;
+struct Access { // a recursive lock, which whoever waits lets go as often as it has it
+    std::recursive_mutex mutex;
+    static inline thread_local int depth = 0;
+    void lock() { mutex.lock(); ++depth; }
+    void unlock() { --depth; mutex.unlock(); }
+} access_to_all;
+struct Whole {
+    int depth = 0;
+    void lock() { while (depth) --depth, access_to_all.lock(); }
+    void unlock() { while (Access::depth) ++depth, access_to_all.unlock(); }
+};
+typedef std::lock_guard<Access> Locked;
+std::condition_variable_any somebody_came;
+std::string missing; // who has not come, in words
 std::map<uintptr_t, Block> blocks;
 std::map<int, size_t> used;
 std::map<std::string, long> counts;
 std::vector<Stream*> streams; // all there ever were: what was given to one may be waited for when it is gone
 std::map<int, std::vector<Stream*>> destroyed; // of each device: streams whose handles are given again
-long tickets = 0, allocations = 0;
+long tickets = 0, allocations = 0, captures = 0;
 const char* broken = nullptr; // why work that was done late failed; whoever waits is told
 int readable = 0; // the device whose memory may be read and written
 bool recording = false;
@@ -94,6 +120,10 @@ cudaError_t failed(cudaError_t error, const char* why = nullptr) {
 CUresult refused(CUresult error, const char* why) {
     fprintf(stderr, "emulated: %s\n", why);
     return error;
+}
+const char* kept(const std::string& words) {
+    static std::set<std::string> all;
+    return all.insert(words).first->c_str();
 }
 void count(const char* event) {
     Locked locked(access_to_all);
@@ -140,25 +170,70 @@ struct Opened {
 Stream& stream_of(void* handle) {
     static std::map<int, Stream> defaults;
     if (handle && handle != cudaStreamLegacy && handle != cudaStreamPerThread) return *static_cast<Stream*>(handle);
-    const auto [found, is_new] = defaults.try_emplace(current, Stream{current, true, true, {}, nullptr});
+    const auto [found, is_new] = defaults.try_emplace(current, Stream{current, true, true, {}, nullptr, false});
     if (is_new) streams.push_back(&found->second);
     return found->second;
 }
 
-// What was given to a stream up to a ticket, and what that waits for: nothing else.
-void advance(Stream& stream, long ticket = std::numeric_limits<long>::max()) {
-    while (!stream.waiting.empty() && stream.waiting.front().ticket <= ticket) {
+// What was given to a stream up to a ticket, and what that waits for: nothing else. False where it waits for a device.
+bool advance(Stream& stream, long ticket = std::numeric_limits<long>::max()) {
+    const auto done = [&] { return stream.waiting.empty() || stream.waiting.front().ticket > ticket; };
+    if (stream.advances) return done();
+    stream.advances = true;
+    while (!done()) {
+        bool goes = true;
+        const auto after = stream.waiting.front().after;
+        for (const auto& [other, until] : after) goes = goes && advance(*other, until);
+        const Ready ready = stream.waiting.front().ready;
+        if (!goes || (ready && !ready())) break;
         const Task task = std::move(stream.waiting.front());
         stream.waiting.pop_front();
-        for (const auto& [other, until] : task.after) advance(*other, until);
         enter(stream.device);
         const char* failure = task.work();
         if (failure) broken = failure;
     }
+    stream.advances = false;
+    return done();
 }
 void advance_device(int device) {
     for (size_t i = 0; i < streams.size(); ++i)
         if (streams[i]->device == device) advance(*streams[i]);
+}
+// The same, and whom it waits for comes, or is named in an error.
+void finish(Stream& stream, long ticket = std::numeric_limits<long>::max()) {
+    static const size_t patience = setting("EMULATED_PATIENCE", 20);
+    while (!advance(stream, ticket)) {
+        Whole whole;
+        const auto came = somebody_came.wait_for(whole, std::chrono::seconds(patience));
+        if (came == std::cv_status::timeout && !advance(stream, ticket)) {
+            broken = kept(missing);
+            for (Stream* each : streams) each->waiting.clear();
+            return;
+        }
+    }
+}
+void finish_device(int device) {
+    for (size_t i = 0; i < streams.size(); ++i)
+        if (streams[i]->device == device) finish(*streams[i]);
+}
+// The nodes of a graph, each after what it comes after.
+std::vector<const Node*> in_order(const Graph& graph) {
+    std::map<Stream*, std::deque<const Node*>> left;
+    for (const Node& node : graph.nodes) left[node.stream].push_back(&node);
+    std::vector<Stream*> turns = graph.streams;
+    if (!late) std::rotate(turns.begin(), turns.begin() + 1, turns.end());
+    std::vector<const Node*> found;
+    Seen done;
+    while (found.size() < graph.nodes.size()) {
+        const auto next = std::find_if(turns.begin(), turns.end(), [&](Stream* each) {
+            return !left[each].empty() && std::all_of(left[each][0]->after.begin(), left[each][0]->after.end(),
+                                                      [&](const auto& one) { return done[one.first] >= one.second; });
+        });
+        found.push_back(left[*next].front());
+        left[*next].pop_front();
+        ++done[*next];
+    }
+    return found;
 }
 bool refuses_to_wait(Stream& stream) {
     if (stream.graph) stream.graph->broken = true;
@@ -170,30 +245,33 @@ cudaError_t waited() {
     return failed(cudaErrorLaunchFailure);
 }
 // Work for a stream, after another stream's up to a ticket. Null, or what went wrong, if it was done now. A graph keeps its
-// name, and which memory it is over.
+// name, and which memory it is over. What devices do together has a meeting.
 const char* give(Stream& stream, Work work, const std::string& name = "", const std::vector<const void*>& memory = {},
-                 Stream* other = nullptr, long until = 0) {
+                 Stream* other = nullptr, long until = 0, const Meeting& meeting = nullptr) {
     if (idle) return nullptr;
     if (stream.graph) {
-        Node node = {std::move(work), name, {}};
+        Seen& seen = stream.graph->seen[&stream];
+        Node node = {std::move(work), name, {}, meeting, &stream, seen};
         for (const void* each : memory)
             if (const auto found = block_of(each); found != blocks.end())
                 node.memory.emplace_back(each, found->second.number);
         stream.graph->nodes.push_back(std::move(node));
+        ++seen[&stream];
         return nullptr;
     }
-    if (!late) {
-        enter(stream.device);
-        return work();
-    }
-    Task task = {++tickets, std::move(work), {}};
+    Task task = {++tickets, std::move(work), {}, nullptr};
     if (other) task.after.emplace_back(other, until);
     for (Stream* each : streams) // the default stream, and those that are not said to be free of it, take turns
         if (each != &stream && each->device == stream.device && each->blocking && stream.blocking &&
-            (stream.is_default || each->is_default))
+            (stream.is_default || each->is_default) && !each->waiting.empty())
             task.after.emplace_back(each, tickets);
+    if (meeting) task.ready = meeting(&stream, tickets);
     stream.waiting.push_back(std::move(task));
-    return nullptr;
+    if (meeting) somebody_came.notify_all();
+    if (late) return nullptr;
+    advance(stream);
+    for (size_t i = 0; meeting && i < streams.size(); ++i) advance(*streams[i]); // who waited goes on
+    return std::exchange(broken, nullptr);
 }
 std::string described(const void* to, const void* from, size_t bytes) {
     char text[80];
@@ -239,7 +317,7 @@ cudaError_t release(void* pointer) {
     if (found == blocks.end()) return failed(cudaErrorInvalidValue, "what is freed was not allocated");
     const Block block = found->second;
     for (int device = 0; device < devices(); ++device) // what was given before may read it
-        if (block.host || device == block.device) advance_device(device);
+        if (block.host || device == block.device) finish_device(device);
     protect(found->first, block, true);
     const char* start = static_cast<char*>(pointer);
     bool whole = true;
@@ -287,7 +365,7 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
         memmove(to, kept ? bytes_kept->data() : from, bytes);
         return nullptr;
     }, "a copy", {to, from});
-    if (waits) advance(stream);
+    if (waits) finish(stream);
     return waits ? waited() : cudaSuccess;
 }
 
@@ -323,6 +401,7 @@ constexpr Named ERRORS[] = {
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
     {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capture sequence contains a fork that was not joined to the primary stream"},
     {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
     {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
@@ -372,15 +451,30 @@ bool emulated_idles() { return idle; }
 void emulated_now() {
     Locked locked(access_to_all);
     Stream& stream = stream_of(chosen);
-    if (!refuses_to_wait(stream)) advance(stream);
+    if (!refuses_to_wait(stream)) finish(stream);
     enter(current);
 }
-bool emulated_give(const std::string& line, Work work, const std::vector<const void*>& memory) {
+bool emulated_give(const std::string& line, Work work, const std::vector<const void*>& memory, const Meeting& meeting) {
     Locked locked(access_to_all);
     record(line);
-    const char* failure = give(stream_of(chosen), std::move(work), line, memory);
+    const char* failure = give(stream_of(chosen), std::move(work), line, memory, nullptr, 0, meeting);
     if (failure) fprintf(stderr, "emulated: %s\n", failure);
     return !failure;
+}
+
+bool emulated_advance(void* stream, long ticket) { return advance(*static_cast<Stream*>(stream), ticket); }
+void emulated_miss(const std::string& whom) { missing = whom; }
+int emulated_device(void* stream) { return stream_of(stream).device; }
+void emulated_fail(const std::string& why) { broken = kept(why); }
+long emulated_capture(void* stream) { return stream_of(stream).graph ? stream_of(stream).graph->number : 0; }
+bool emulated_has(const void* memory, size_t bytes) { return within(memory, bytes, false); }
+std::string emulated_read(const void* from, size_t bytes) {
+    const Opened opened(from);
+    return {static_cast<const char*>(from), bytes};
+}
+void emulated_write(void* to, const std::string& bytes) {
+    const Opened opened(to);
+    memcpy(to, bytes.data(), bytes.size());
 }
 
 extern "C" {
@@ -475,7 +569,7 @@ cudaError_t cudaDeviceSynchronize() {
     count("synchronisation");
     for (Stream* each : streams)
         if (each->device == current && refuses_to_wait(*each)) return failed(cudaErrorStreamCaptureUnsupported);
-    advance_device(current);
+    finish_device(current);
     return waited();
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
@@ -531,7 +625,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
     Locked locked(access_to_all);
     std::vector<Stream*>& free = destroyed[current];
-    if (free.empty()) free.push_back(streams.emplace_back(new Stream{current, false, false, {}, nullptr}));
+    if (free.empty()) free.push_back(streams.emplace_back(new Stream{current, false, false, {}, nullptr, false}));
     free.back()->blocking = !(flags & cudaStreamNonBlocking);
     *stream = reinterpret_cast<cudaStream_t>(free.back());
     free.pop_back();
@@ -552,7 +646,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     count("synchronisation");
     Stream& stream = stream_of(handle);
     if (refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureUnsupported);
-    advance(stream);
+    finish(stream);
     return waited();
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
@@ -580,12 +674,12 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     return cudaErrorNotReady;
 }
 
-// Capture: what the streams that take part are given is kept in that order, which is one that a GPU may take.
+// Capture: what the streams that take part are given is kept, and after what of the others it comes.
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
     Locked locked(access_to_all);
     Stream& stream = stream_of(handle);
     if (stream.is_default || stream.graph) return failed(cudaErrorStreamCaptureUnsupported);
-    stream.graph = new Graph{{}, {&stream}, false};
+    stream.graph = new Graph{{}, {&stream}, {}, ++captures, false};
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
@@ -593,8 +687,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     Graph* found = stream_of(handle).graph;
     *graph = nullptr;
     if (!found) return failed(cudaErrorInvalidValue);
-    for (Stream* each : found->streams) each->graph = nullptr;
+    Seen& seen = found->seen[found->streams[0]];
+    bool joined = true;
+    for (Stream* each : found->streams) {
+        joined &= seen[each] == found->seen[each][each];
+        each->graph = nullptr;
+    }
     if (found->broken) return failed(cudaErrorStreamCaptureInvalidated);
+    if (!joined) return failed(cudaErrorStreamCaptureUnjoined);
     *graph = reinterpret_cast<cudaGraph_t>(found);
     return cudaSuccess;
 }
@@ -609,17 +709,17 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
     *made = reinterpret_cast<cudaGraphExec_t>(new Graph(*reinterpret_cast<Graph*>(graph)));
     return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t where) {
     Locked locked(access_to_all);
     count("graph launch");
     record("graph");
-    const auto& nodes = reinterpret_cast<Graph*>(graph)->nodes;
-    for (const auto& [work, name, memory] : nodes)
-        for (const auto& [pointer, number] : memory)
+    const Graph& graph = *reinterpret_cast<Graph*>(handle);
+    for (const Node& node : graph.nodes)
+        for (const auto& [pointer, number] : node.memory)
             if (const auto found = block_of(pointer); found == blocks.end() || found->second.number != number)
-                return failed(cudaErrorIllegalAddress, ("a graph is launched whose memory is freed: " + name).c_str());
-    for (const Node& node : nodes)
-        if (const char* failure = give(stream_of(handle), node.work))
+                return failed(cudaErrorIllegalAddress, ("a graph is launched whose memory is freed: " + node.name).c_str());
+    for (const Node* node : in_order(graph))
+        if (const char* failure = give(stream_of(where), node->work, node->name, {}, nullptr, 0, node->meeting))
             return failed(cudaErrorLaunchFailure, failure);
     return cudaSuccess;
 }
@@ -634,7 +734,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-    *event = reinterpret_cast<cudaEvent_t>(new Event{current, std::make_shared<double>(0), nullptr, 0, nullptr});
+    *event = reinterpret_cast<cudaEvent_t>(new Event{current, std::make_shared<double>(0), nullptr, 0, nullptr, {}});
     return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
@@ -650,7 +750,10 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t where) {
         return failed(cudaErrorInvalidResourceHandle, "an event is recorded in a stream of another device");
     event.stream = &stream;
     event.graph = stream.graph;
-    if (event.graph) return cudaSuccess;
+    if (event.graph) {
+        event.seen = event.graph->seen[&stream];
+        return cudaSuccess;
+    }
     give(stream, [at = event.at]() -> const char* {
         *at = milliseconds();
         return nullptr;
@@ -666,10 +769,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t which, unsigned
         if (event.stream->graph != event.graph) return failed(cudaErrorCapturedEvent); // that capture has ended
         if (!stream.graph) event.graph->streams.push_back(&stream);
         stream.graph = event.graph;
+        for (const auto& [each, number] : event.seen) {
+            long& seen = stream.graph->seen[&stream][each];
+            seen = std::max(seen, number);
+        }
         return cudaSuccess;
     }
     if (refuses_to_wait(stream)) return failed(cudaErrorStreamCaptureIsolation);
-    if (late && event.stream) give(stream, []() -> const char* { return nullptr; }, "", {}, event.stream, event.ticket);
+    if (event.stream) give(stream, []() -> const char* { return nullptr; }, "", {}, event.stream, event.ticket);
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* time, cudaEvent_t from, cudaEvent_t to) {
@@ -681,7 +788,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t which) {
     count("synchronisation");
     const Event& event = *reinterpret_cast<Event*>(which);
     if (event.graph) return failed(cudaErrorCapturedEvent);
-    if (event.stream) advance(*event.stream, event.ticket);
+    if (event.stream) finish(*event.stream, event.ticket);
     return waited();
 }
 cudaError_t cudaEventQuery(cudaEvent_t which) {

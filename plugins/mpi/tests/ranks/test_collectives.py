@@ -234,6 +234,17 @@ def test_ranks_agree_or_all_of_them_say_who_does_not(job: World) -> None:
     job.all_finite(1.0, "the loss")
 
 
+def test_bits_that_all_ranks_give(job: World) -> None:
+    highest = 1 << 62
+    assert job.common(highest | 1 << job.rank | 1 << 9) == highest | 1 << 9 | (1 if job.size == 1 else 0)
+    assert job.common(7 if job.rank else 0) == 0
+
+
+def test_operations_of_other_distributions_have_a_docstring(job: World) -> None:
+    assert "Of the operation." in mg.shift.__doc__
+    assert "shift" in mg.__all__
+
+
 def test_a_timeout_is_seconds(job: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MICROGRAD_MPI_TIMEOUT", "soon")
     with pytest.raises(WorldError, match="MICROGRAD_MPI_TIMEOUT is a number of seconds; got 'soon'"):
