@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib
 import math
+import platform
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from micrograd_mpi.errors import WorldError
 
 if TYPE_CHECKING:
     from micrograd_mpi.job import World
@@ -68,9 +71,16 @@ class Communicator:
 
     @staticmethod
     def of(world: World, device: Any) -> Communicator:
-        """Made by all ranks together, at the first call for arrays of this GPU; no two ranks have the same."""
+        """Made by all ranks together, at the first call for arrays of this GPU."""
         found = world.state.nccl.get(device.id)
         if found is None:
+            places = world.gather((platform.node(), device.pci_bus_id))
+            same = [str(rank) for rank, place in enumerate(places) if places.count(place) > 1]
+            if same:
+                raise WorldError(
+                    f"NCCL wants a GPU for each rank, and ranks {', '.join(same)} share theirs; take "
+                    'f"cuda:{job.local_rank}", or start with MICROGRAD_DEVICE=cuda:NUMBER for each'
+                )
             found = world.state.nccl[device.id] = Communicator(world, world.on_first(_library().get_unique_id))
         return found
 

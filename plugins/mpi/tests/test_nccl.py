@@ -16,7 +16,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from micrograd_mpi import DataParallel, World, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, shift
+from micrograd_mpi import (
+    DataParallel,
+    World,
+    WorldError,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    reduce_scatter,
+    shift,
+)
 from micrograd_mpi.job import STATE
 from mpi4py import MPI
 
@@ -75,8 +85,9 @@ def ranks(boot: Any) -> Callable[..., list[Any]]:
         def called(rank: int) -> Any:
             try:
                 return f(worlds[rank], Device(f"cuda:{rank}"))
-            except BaseException:
-                meeting.barrier.abort()
+            except Exception as error:
+                if not isinstance(error, WorldError):  # which all ranks raise
+                    meeting.barrier.abort()
                 raise
 
         with ThreadPoolExecutor(RANKS) as pool:
@@ -173,6 +184,11 @@ def test_who_does_not_come_is_named(ranks: Any, boot: Any, monkeypatch: pytest.M
         ranks(run)
     wanted = "all_reduce 12 float32 sum, call 2 of rank 1 of 2, waits for rank 0, which has made 1"
     assert wanted in capfd.readouterr().err
+
+
+def test_ranks_that_share_a_gpu_are_told_so(ranks: Any) -> None:
+    with pytest.raises(WorldError, match="ranks 0, 1 share theirs; take"):
+        ranks(lambda job, gpu: all_reduce(numbers(0, Device("cuda:0")), "sum", job))
 
 
 # ── training ─────────────────────────────────────────────────────────────────────────────────────────────────────

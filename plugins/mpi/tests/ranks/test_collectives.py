@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from micrograd_mpi import World, WorldError, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, shift
+from micrograd_mpi import (
+    World,
+    WorldError,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    broadcast,
+    parallel,
+    reduce_scatter,
+    shift,
+)  # fmt: skip
 
 import micrograd_core as mg
 from micrograd_core.errors import ShapeError
@@ -241,8 +251,8 @@ def test_bits_that_all_ranks_give(job: World) -> None:
 
 
 def test_operations_of_other_distributions_have_a_docstring(job: World) -> None:
-    assert "Of the operation." in mg.shift.__doc__
-    assert "shift" in mg.__all__
+    assert {"shift", parallel.READY.name} <= {*mg.__all__}
+    assert "place\n    Of the operation." in mg.ready.__doc__
 
 
 def test_a_timeout_is_seconds(job: World, monkeypatch: pytest.MonkeyPatch) -> None:

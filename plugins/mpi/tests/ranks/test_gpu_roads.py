@@ -93,7 +93,7 @@ def test_nccl_is_asked_for_what_mpi_would_do(
     call = Call(kind, (rows, 3), reduction, place)
     found, expected = np.zeros((rows, 3), dtype), np.zeros((rows, 3), dtype)
     job.state.nccl.clear()  # whose stand-in is of another test
-    nccl.Communicator.of(job, SimpleNamespace(id=0)).run(call, on_gpu(x), on_gpu(found), 0)
+    nccl.Communicator.of(job, SimpleNamespace(id=0, pci_bus_id=job.rank)).run(call, on_gpu(x), on_gpu(found), 0)
     data = transport.TYPES[dtype] if reduction else MPI.BYTE
     transport.BEGIN[kind](MPI.COMM_WORLD, call, [x, data], [expected, data]).Wait()
     np.testing.assert_array_equal(found, expected)
