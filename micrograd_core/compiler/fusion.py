@@ -242,9 +242,8 @@ class Fusion:
             self.emitted.add(each.number)
             if each.role not in ("view", "source"):
                 each.owner = len(self.items)
-        results = tuple([each.number for each in nodes])
         types = tuple([TensorSpec(each.shape, each.dtype) for each in nodes])
-        self.items.append(Call(node.op, operands, node.params, results, types))
+        self.items.append(Call(node.op, operands, node.params, tuple([each.number for each in nodes]), types))
 
     def in_memory(self, node: Node) -> None:
         """Whoever makes a value stores it; a view or a source becomes a call."""

@@ -142,8 +142,7 @@ class Captured:
 
     def _in_libraries(self, space: dict[str, Any], names: Iterable[str], seen: set[int]) -> None:
         """Functions of libraries that code names by their modules, as ``nn.functional.relu``, may be replaced."""
-        modules = [x for x in map(space.get, names) if isinstance(x, ModuleType) and is_library(x.__name__)]
-        for module in modules:
+        for module in [x for x in map(space.get, names) if isinstance(x, ModuleType) and is_library(x.__name__)]:
             if id(module) not in seen:
                 seen.add(id(module))
                 self._look(vars(module), names, f"{module.__name__},")

@@ -43,11 +43,11 @@ class Attention(Kernels):
                                      scale: float) -> Any:  # fmt: skip
         """One launch; what the exponentials of each row add up to is kept for the gradient. Of few targets two."""
         given = query, key, value, mask, is_causal, scale
-        found = self._attention(*given) if self._known(query) else None
-        if found is None:
+        out, sums = self._found(*given)
+        if out is None:
             return NotImplemented
-        self.runtime.remembered.keep(*arrays_and_facts(found[0], *given), found[1], made=True)
-        return found[0]
+        self.runtime.remembered.keep(*arrays_and_facts(out, *given), sums, made=True)
+        return out
 
     def attention_gradients(self, g: Any, out: Any, query: Any, key: Any, value: Any, mask: Any, *, is_causal: bool,
                             scale: float) -> Any:  # fmt: skip
@@ -55,14 +55,13 @@ class Attention(Kernels):
         given = query, key, value, mask, is_causal, scale
         sums = self.runtime.remembered.take(*arrays_and_facts(out, *given))
         if sums is None:
-            found = self._attention(*given) if self._known(query) else None
-            if found is None:
-                return NotImplemented
-            sums = found[1]
-        return self._gradients(g, out, sums, *given)
+            _, sums = self._found(*given)
+        return NotImplemented if sums is None else self._gradients(g, out, sums, *given)
 
-    def _known(self, query: Any) -> bool:
-        return name_of(query.dtype) in ("float16", "bfloat16") and self.runtime.capability >= 80
+    def _found(self, query: Any, *more: Any) -> Any:
+        """The same as `_attention`; of what is to be composed ``None`` twice."""
+        known = name_of(query.dtype) in ("float16", "bfloat16") and self.runtime.capability >= 80
+        return (self._attention(query, *more) if known else None) or (None, None)
 
     @planned
     def _attention(self, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float) -> Any:

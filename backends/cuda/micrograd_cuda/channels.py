@@ -81,8 +81,7 @@ class Norms(Reductions):
         cotangent, given, dtype = self.contiguous(g), self.contiguous(x), self.wide(x.dtype)
         launch = self._launch(of, given, cotangent)
         partial = self.runtime.empty((2, launch.parts, of.number), dtype)
-        known = moments[0], moments[1], 1 / of.length, eps
-        self._run("channel_sums", of, launch, given, partial, cotangent, given, *known)
+        self._run("channel_sums", of, launch, given, partial, cotangent, given, *moments, 1 / of.length, eps)
         if launch.parts > 1:
             partial = self.channels(partial, Channels(False, launch.parts, of.number, 2), dtype, whole=True)
         return partial.reshape(2, of.number)
@@ -134,9 +133,8 @@ class Norms(Reductions):
         weight = self._parameter(weight, 1, of.columns, x.dtype)
         cotangent, given = self.contiguous(g), self.contiguous(x)
         out = self.runtime.empty(x.shape, x.dtype)
-        launch = self._launch(of, given, cotangent)
-        arguments = out, cotangent, given, moments[0], moments[1], sums[0], sums[1], weight, 1 / of.length, eps
-        self._run("channel_norm_gradient", of, launch, x, *arguments)
+        arguments = out, cotangent, given, *moments, *sums, weight, 1 / of.length, eps
+        self._run("channel_norm_gradient", of, self._launch(of, given, cotangent), x, *arguments)
         return out
 
     @of_elements
@@ -189,13 +187,12 @@ class Norms(Reductions):
 
     def variance(self, name: str) -> Kernel:
         """From the moments, which a normalisation then has; of last axes in float64."""
-        otherwise = self.before[name]
 
         def kernel(x: Any, *, axis: Shape | None, correction: float, keepdims: bool) -> Any:
             axes = tuple(range(len(x.shape))) if axis is None else axis
             of = self._channels(x, axes) if axes and name_of(x.dtype) in ELEMENT else None
             if of is None or of.length <= correction:
-                return otherwise(x, axis=axis, correction=correction, keepdims=keepdims)
+                return self.before[name](x, axis=axis, correction=correction, keepdims=keepdims)
             found = self.before["divide"](self._moments(x, axes, of)[1], float(of.length - correction))
             found = self.before["sqrt"](found) if name == "std" else found
             return self._narrow(found, x.dtype).reshape(reduced_shape(x.shape, axis, keepdims))

@@ -112,8 +112,7 @@ class Convolution(Windows):
 
     def _matrices(self, weight: Any, groups: int, images: int) -> Any:
         """A matrix for each group. One serves all images; several are repeated, as a batch has one stride."""
-        rows = weight.shape[0] // groups
-        matrices = self.contiguous(weight).reshape(groups, rows, math.prod(weight.shape[1:]))
+        matrices = self.contiguous(weight).reshape(groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
         return matrices if groups == 1 else self.contiguous(self.xp.broadcast_to(matrices, (images, *matrices.shape)))
 
     def _rows(self, x: Any, groups: int, positions: int) -> Any:

@@ -104,9 +104,8 @@ class CuDNN(Library):
 
     def _planned(self, call: Convolved) -> Plan | None:
         call = call.as_images()
-        shapes = call.image, call.weight, call.result
         around = (n + 2 * p for n, p in zip(call.image[2:], call.padding, strict=True))
-        if max(*map(math.prod, shapes), *call.stride, *call.dilation, *around) > MOST:
+        if max(*map(math.prod, (call.image, call.weight, call.result)), *call.stride, *call.dilation, *around) > MOST:
             return None
         weight, windows = self._made("cudnnCreateFilterDescriptor"), self._made("cudnnCreateConvolutionDescriptor")
         kind, lengths = TYPE[call.dtype], ints(call.weight)

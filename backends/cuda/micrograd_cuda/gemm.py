@@ -30,9 +30,8 @@ def compute_type(dtype: str, precision: str) -> int:
     """In what cuBLAS multiplies and adds: half types in float32; float32 as `set_matmul_precision` says."""
     if dtype in ("float64", "complex128"):
         return COMPUTE_64F
-    if dtype in ("float32", "complex64"):
-        return {"highest": COMPUTE_32F, "high": COMPUTE_TF32, "medium": COMPUTE_16BF}[precision]
-    return COMPUTE_32F
+    by_precision = {"highest": COMPUTE_32F, "high": COMPUTE_TF32, "medium": COMPUTE_16BF}
+    return by_precision[precision] if dtype in ("float32", "complex64") else COMPUTE_32F
 
 
 class Operand(NamedTuple):
@@ -81,12 +80,10 @@ def to_copy(batch: Shape, lengths: Shape, matrices: tuple[Place, Place]) -> int 
     Heads of attention are such: (batch, heads, positions, features) of memory in which positions come before heads.
     `lengths` are those of the batch, collapsed.
     """
-    packed, parted = [], []
-    for position, (shape, strides, _) in enumerate(matrices):
-        packed.append(broadcast_strides(Place(shape[:-2], contiguous_strides(shape)[:-2], 16), batch))
-        if len(collapse(shape[:-2], (strides[:-2],))[0]) > 1:
-            parted.append(position)
-    fewer = calls(lengths) - calls(collapse(batch, tuple(packed))[0])
+    places = (Place(x.shape[:-2], contiguous_strides(x.shape)[:-2], 16) for x in matrices)
+    packed = tuple(broadcast_strides(each, batch) for each in places)
+    parted = [i for i, x in enumerate(matrices) if len(collapse(x.shape[:-2], (x.strides[:-2],))[0]) > 1]
+    fewer = calls(lengths) - calls(collapse(batch, packed)[0])
     return parted[0] if parted and sum(math.prod(matrices[each].shape) for each in parted) < fewer * COPIED else None
 
 

@@ -55,6 +55,15 @@ def power_of_two(number: int, most: int) -> int:
     return number & -number
 
 
+def power_of_two_from(number: int, most: int) -> int:
+    """The smallest that is no less than `number`, but `most`, itself one, if that is less.
+
+    >>> power_of_two_from(5, 512), power_of_two_from(600, 512)
+    (8, 512)
+    """
+    return min(1 << (max(number, 1) - 1).bit_length(), most)
+
+
 def axes_last(count: int, axes: Shape) -> Shape:
     """The order of so many axes in which some are the last.
 
@@ -66,9 +75,8 @@ def axes_last(count: int, axes: Shape) -> Shape:
 
 def broadcast_strides(place: Place, shape: Shape) -> Shape:
     """Strides that walk the operand in step with a result of `shape`: 0 along axes that repeat it."""
-    missing = len(shape) - len(place.shape)
     own = (0 if length == 1 else stride for length, stride in zip(place.shape, place.strides, strict=True))
-    return (0,) * missing + tuple(own)
+    return (0,) * (len(shape) - len(place.shape)) + tuple(own)
 
 
 def collapse(shape: Shape, strides: tuple[Shape, ...]) -> tuple[Shape, tuple[Shape, ...]]:
@@ -152,9 +160,8 @@ def elementwise(functor: str, dtype: str, scalar: str, places: tuple[Place | Non
         For shapes that do not broadcast.
     """
     shape = broadcast_shapes(functor.lower(), *(place.shape for place in places if place is not None))
-    stands_still = Place((), (), 16)
     result = result or dtype
-    found = walk(shape, tuple(place or stands_still for place in places), ITEMSIZE[dtype], ITEMSIZE[result])
+    found = walk(shape, tuple(place or Place((), (), 16) for place in places), ITEMSIZE[dtype], ITEMSIZE[result])
     if found is None:
         return None
     kinds = (RESULT[result], scalar) if scalar else (RESULT[result],)
@@ -190,12 +197,9 @@ def row_launch(rows: int, columns: int, dtype: str, operands: int, alignment: in
     itemsize = ITEMSIZE[dtype]
     pack, whole = power_of_two(columns, max(alignment // itemsize, 1)), 16 // itemsize
     peeled = peel and alignment == 16 and pack < whole and columns >= 16 * whole
-    pack = whole if peeled else pack
-    packs = columns // pack if peeled else ceil_div(columns, pack)
+    pack, packs = (whole, columns // whole) if peeled else (pack, ceil_div(columns, pack))
     most = max(1, min(4, 32 // (pack * operands)))
-    group = 2 * pack if peeled else 1  # each end element has a thread
-    while group < 1024 and group * most < packs:
-        group *= 2
+    group = max(power_of_two_from(ceil_div(packs, most), 1024), 2 * pack * peeled)  # each end element has a thread
     items = ceil_div(packs, group)
     items, group = (items, group) if items * pack * operands <= 32 else (0, min(group, largest))
     block = max(group, 128)
@@ -237,9 +241,7 @@ def piece_launch(rows: int, columns: int, itemsize: int, alignment: int, *, whol
     With `whole` a row is one piece. The same for a shape on every GPU.
     """
     pack = power_of_two(columns, max(alignment // itemsize, 1))
-    group = 1
-    while group < 512 and group * pack * 4 < columns:
-        group *= 2
+    group = power_of_two_from(ceil_div(columns, 4 * pack), 512)
     block = max(group, 128)
     across = ceil_div(rows * group, block)
     most = 1 if whole else max(1, min(ceil_div(2048, across), columns // (group * pack * 16), 1024))

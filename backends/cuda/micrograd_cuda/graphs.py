@@ -216,9 +216,7 @@ class Graphed:
             return self._watch(places, inputs)
         for i in self._moving:
             places[i] = None
-        found = self._found_by_all(places, inputs) if self._group else self._found(places)
-        if found is None and not self._group and self._may_capture():
-            found = self._anew(places, inputs)
+        found = (self._of_all if self._group else self._found)(places, inputs)
         if found is None:
             return self._plain(*inputs)
         self._launches += 1
@@ -249,20 +247,20 @@ class Graphed:
         """Whether nobody holds any of a set."""
         return not any(x.held for x in outputs)
 
-    def _found(self, places: list[Any]) -> Captured | None:
-        """A graph that reads there, and writes what nobody holds."""
+    def _found(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured | None:
+        """A graph that reads there, and writes what nobody holds; another one, if that may pay."""
         for k in range(len(self._graphs) - 1, -1, -1):
             captured = self._graphs[k]
             if captured.places == places and self._free(captured.outputs):
                 self._graphs.append(self._graphs.pop(k))
                 return captured
-        return None
+        return self._anew(places, inputs) if self._may_capture() else None
 
     def _common(self, bits: int) -> int:
         """Those that the other processes give, too."""
         return bits if self._group is None else int(self._group.common(bits))
 
-    def _found_by_all(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured | None:
+    def _of_all(self, places: list[Any], inputs: tuple[Any, ...]) -> Captured | None:
         """A graph that all processes captured together, and can launch; or one that they capture now."""
         captures = CAPTURES.get(self._group, 0)
         latest = [x for x in self._graphs if captures - x.number < LATEST]

@@ -28,8 +28,7 @@ class Indexing(Kernels):
         out = self.runtime.empty((*indices.shape, columns), dtype)
         if out.size:
             weight, indices = self.contiguous(weight), self.contiguous(indices)
-            start = self.alignment(weight)
-            pack = geometry.power_of_two(columns, max(start // dtype.itemsize, 1))
+            pack = geometry.power_of_two(columns, max(self.alignment(weight) // dtype.itemsize, 1))
             unit = Unit("gather", (element(weight), INDEX[name_of(indices.dtype)], str(pack)))
             self.launch(unit, out.size // pack, out, weight, indices, indices.size, rows, columns)
         return out

@@ -7,7 +7,7 @@ NumPy and the sources compiled for the host.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from itertools import accumulate
 from typing import Any, Final
@@ -21,14 +21,12 @@ from micrograd_cuda.convolution import Convolution
 from micrograd_cuda.indexing import Indexing
 from micrograd_cuda.namespace import Namespace
 from micrograd_cuda.operands import Kernel, Kernels, copied, is_number, name_of, place
-from micrograd_cuda.plans import VIEWS, planned
+from micrograd_cuda.plans import VIEWS, keep, planned
 from micrograd_cuda.random import Random
 from micrograd_cuda.rows import Reductions, Rows
 from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, FUNCTORS, GELU, OWN, RESULT, Unit, variant
 from micrograd_cuda.windows import Windows
-
-MOST_CACHED: Final = 8192  # launches kept by shape; beyond that the cache starts anew
 
 
 def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: "highest") -> dict[str, Kernel]:
@@ -52,8 +50,7 @@ def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: 
     of_truths = ("any", "all", "count_nonzero")
     found |= {name: partial(of_truth, getattr(xp, name), found["not_equal"]) for name in of_truths}
     found["copy"] = found["positive"] = elementwise.unary("Copy", lambda x: x.copy())
-    kinds = Special, Products, Reductions, Rows, Norms, Indexing, Windows, Convolution, Attention, Random, Updates
-    for kind in kinds:
+    for kind in Special, Products, Reductions, Rows, Norms, Indexing, Windows, Convolution, Attention, Random, Updates:
         found |= kind(xp, runtime, found, precision).table()
     if runtime.plans is not None:
         runtime.plans.precision = precision
@@ -90,9 +87,8 @@ class Elementwise:
             return None
         launch = self.runtime.bind(found.unit) if found.threads else None
         struct = self.runtime.struct(found.numbers, found.counter)
-        if len(self._kept) >= MOST_CACHED:
-            self._kept.clear()
-        self._kept[key] = made = launch, (geometry.blocks(found.threads), 1), found.shape, struct
+        made = launch, (geometry.blocks(found.threads), 1), found.shape, struct
+        keep(self._kept, key, made)
         return made
 
     def unary(self, functor: str, otherwise: Kernel = _refused, result: Any = None) -> Kernel:
@@ -300,10 +296,9 @@ def pieces(sizes: list[int], piece: int = PIECE) -> list[int]:
     return [*accumulate((geometry.ceil_div(size, piece) for size in sizes), initial=0)]
 
 
-def _padded(numbers: Iterable[int], length: int = MOST_TENSORS) -> list[int]:
+def _padded(numbers: list[int], length: int = MOST_TENSORS) -> list[int]:
     """As long as a column of the struct."""
-    found = list(numbers)
-    return found + [0] * (length - len(found))
+    return numbers + [0] * (length - len(numbers))
 
 
 class Updates(Kernels):
@@ -335,7 +330,7 @@ class Updates(Kernels):
             first = pieces(sizes)
             numbers = [len(sizes), *_padded(sizes), *_padded(first, MOST_TENSORS + 1)]
             for column in (params, grads, results, *states, *[[]] * (2 - len(states))):
-                numbers += _padded(map(runtime.address, column[start : start + MOST_TENSORS]))
+                numbers += _padded([*map(runtime.address, column[start : start + MOST_TENSORS])])
             if first[-1]:
                 launches.append(((first[-1], 1), (runtime.struct(numbers, "Long"), *hyper, int(fresh))))
         for blocks, arguments in launches:
@@ -379,7 +374,7 @@ class Updates(Kernels):
         sums = runtime.empty((sum(first[-1] for first in firsts),), self.xp.float64)
         for batch, first in zip(batches, firsts, strict=True):
             numbers = [len(batch), *_padded([x.size for x in batch], MOST_LISTED), *_padded(first, MOST_LISTED + 1)]
-            numbers += _padded(map(runtime.address, batch), MOST_LISTED)
+            numbers += _padded([*map(runtime.address, batch)], MOST_LISTED)
             launch((first[-1], 1), (runtime.struct(numbers, "Long"), out, sums, runtime.counter(), before))
             before += first[-1]
         return out

@@ -42,8 +42,7 @@ class Library:
         return found
 
     def _call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self._library, name)(*arguments)
-        if status:
+        if status := getattr(self._library, name)(*arguments):
             raise RuntimeError(f"{name} says {status}")
 
     def _made(self, name: str, *arguments: Any) -> ctypes.c_void_p:

@@ -65,9 +65,9 @@ const {index} row = thread / {threads}, u = row < size ? row : 0, lane = u == ro
 
 def covers(name: str, operands: tuple[Any, ...]) -> bool:
     """Whether a line of a nest computes an operation."""
-    if name == "relu_gradient" and len(getattr(operands[1], "shape", ())) == 2:
-        return False  # whose own kernel adds up columns, for the bias
-    return LANGUAGE.covers(name, operands)
+    # The gradient of relu has a kernel of its own, which adds up columns, for the bias.
+    own = name == "relu_gradient" and len(getattr(operands[1], "shape", ())) == 2
+    return not own and LANGUAGE.covers(name, operands)
 
 
 def of_rows(x: Any, axis: Shape | None) -> bool:
@@ -129,12 +129,11 @@ def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
     Casts of inputs that have few elements, or are read more than once, as those of weights are, come first, where they
     share a launch.
     """
-    read = [x for step in program.steps for x in step.operands]
-    uses = Counter(x.number for x in (*read, *program.outputs) if isinstance(x, Ref))
+    uses = Counter([*(x for step in program.steps for x in step.operands), *program.outputs])
     made, early = dict[Any, Any](), list[Any]()  # by value, the step that makes it
     for step, (n, *_) in program.numbered():
         few = math.prod(program.types[n].shape) <= FEW
-        if step.op == "astype" and step.operands[0].number < program.inputs and (few or uses[n] > 1):
+        if step.op == "astype" and step.operands[0].number < program.inputs and (few or uses[Ref(n)] > 1):
             early.append((step, program.types[n : n + 1]))
 
     def rule(k: Writer, step: Step, operands: tuple[Any, ...], types: Any) -> Any:
@@ -147,7 +146,7 @@ def with_halves(program: Program, dtypes: Mapping[str, Any]) -> Program:
             casts = [made.get(getattr(x, "ref", None)) for x in operands]
             given = tuple([y[1][0] if y and y[0] == "astype" else x for x, y in zip(operands, casts, strict=True)])
             params = params if given == operands else {**params, "dtype": dtypes[to.name]}
-        elif before and before[0] in WRITE and to in HALVES and uses[step.operands[0].number] == 1:
+        elif before and before[0] in WRITE and to in HALVES and uses[step.operands[0]] == 1:
             op, given, params = before[0], before[1], {**before[2], "dtype": dtypes[to.name]}
         found = k.step(op, given, params, types)
         if to is float32 and ((mixing and op in WRITE) or (op == "astype" and operands[0].dtype in HALVES)):
@@ -202,11 +201,10 @@ class Programs(Planned):
 
     def plan(self, layouts: Sequence[Any]) -> Plan:
         """With the strides in elements."""
-        lie = [Layout.contiguous(x.shape) for x in self.program.types[: self.program.inputs]]
-        for i, strides in enumerate(layouts):
-            if strides is not None:
-                size = self.program.types[i].dtype.itemsize
-                lie[i] = Layout(lie[i].shape, tuple([stride // size for stride in strides]))
+        lie = list[Layout]()
+        for (shape, dtype), strides in zip(self.program.types[: self.program.inputs], layouts, strict=True):
+            own = None if strides is None else tuple([stride // dtype.itemsize for stride in strides])
+            lie.append(Layout.contiguous(shape) if own is None else Layout(shape, own))
         steps = [step for step in self.program.steps if operation(step.op).kind == "elementwise"]
         used = {x.number for step in steps for x in step.operands if isinstance(x, Ref)}
         return plan(self.program, lie, covers, LIMITS, partial(called, used))

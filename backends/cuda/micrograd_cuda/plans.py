@@ -22,9 +22,16 @@ from micrograd_core.layout import Shape
 from micrograd_core.support.signatures import Parameters
 
 MOST_PLANS: Final = 8192
-"""Beyond that they are forgotten, all at once; and so are as many calls that were seen without one."""
+"""Beyond that they are forgotten, all at once; so are calls that were seen without one, and launches by shape."""
 VIEWS: Final = ("broadcast_to", "result_type")
 """Functions of the array library that compute nothing."""
+
+
+def keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    """As one of at most `MOST_PLANS`."""
+    if len(kept) >= MOST_PLANS:
+        kept.clear()
+    kept[key] = value
 
 
 def planned(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,9 +80,7 @@ class Plans:
         """The result of a call for which there is no plan; the second time one is made, if that can be."""
         seen, arrays = self._seen.get(key), [x for x in operands if x.__class__ is self.array]
         if seen is None:
-            if len(self._seen) >= MOST_PLANS:
-                self._seen.clear()
-            self._seen[key] = True
+            keep(self._seen, key, True)
         alike = len({*map(id, arrays)}) < len(arrays)  # which of them an address is of nobody could tell
         if not seen or alike or not self._lock.acquire(blocking=False):
             return method(owner, *operands, **params)
@@ -91,9 +96,7 @@ class Plans:
         if plan is None:
             self._seen[key] = False
         else:
-            if len(self.kept) >= MOST_PLANS:
-                self.kept.clear()
-            self.kept[key] = plan
+            keep(self.kept, key, plan)
             self._seen.pop(key, None)
         return result
 
@@ -133,15 +136,11 @@ class Recorder:
         for name, known in self._arrays:
             if known is x:
                 return name, 0
-        at, found = self.address(x), list[tuple[str, int]]()
-        for name, known in self._arrays:
-            first, last = span(known, self.address)
-            if x.size and first <= at < last:  # among its elements, or between them
-                found.append((name, at - self.address(known)))
-        if len(found) != 1:
-            self.fit = False
-            return "x0", 0
-        return found[0]
+        at, address = self.address(x), self.address
+        # Among their elements, or between them.
+        near = [each for each in self._arrays if x.size and at in range(*span(each[1], address))]
+        self.fit &= len(near) == 1
+        return (near[0][0], at - address(near[0][1])) if len(near) == 1 else ("x0", 0)
 
     def _at(self, x: Any) -> str:
         """The address of an array, of a plan's call."""
@@ -203,8 +202,7 @@ class Recorder:
 
     def finished(self, result: Any, plain: Callable[..., Any]) -> Any:
         """The function; ``None`` where there is none. `plain` decides."""
-        several = result.__class__ is tuple
-        results = list[str]()
+        several, results = result.__class__ is tuple, list[str]()
         for x in result if several else (result,):
             results.append(self._result(x, results))
         if not self.fit:

@@ -17,8 +17,7 @@ def micrograd_open(address: str) -> Any:
     if not index.isdecimal() or index != str(int(index)):
         raise DeviceUnavailable(f"cuda:{address}", "a GPU is named by its number", 'write Device("cuda:0")')
     found = probe.facts()
-    refusal = probe.verdict(found, int(index))
-    if refusal is not None:
+    if refusal := probe.verdict(found, int(index)):
         raise DeviceUnavailable(f"cuda:{index}", *refusal)
     from micrograd_cuda.storage import CUDABackend
 

@@ -290,8 +290,7 @@ class Rows(Reductions):
 
     def _classes(self, x: Any, targets: Any) -> tuple[Any, Any, str]:
         """Logits as rows of classes, class numbers to match, and the type of those."""
-        axis = 1 if len(x.shape) > 1 else 0
-        return self.last(x, (axis,)), self.contiguous(targets), INDEX[name_of(targets.dtype)]
+        return self.last(x, (1 if len(x.shape) > 1 else 0,)), self.contiguous(targets), INDEX[name_of(targets.dtype)]
 
     @planned
     def _losses(self, x: Any, targets: Any, ignored: int, reduction: str, to: Any) -> tuple[Any, Any]:

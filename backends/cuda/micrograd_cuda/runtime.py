@@ -149,12 +149,11 @@ class CuPyRuntime:
 
     def counter(self) -> Any:
         """An unsigned 0 on the device that launches of this stream count with, and leave at 0. A graph has its own."""
-        if threading.get_ident() in self._captured:
-            return self.cupy.zeros(1, "uint32")
+        kept = {} if threading.get_ident() in self._captured else self._counters
         key = self._scope()
-        if key not in self._counters:
-            self._counters[key] = self.cupy.zeros(1, "uint32")
-        return self._counters[key]
+        if key not in kept:
+            kept[key] = self.cupy.zeros(1, "uint32")
+        return kept[key]
 
     def bind(self, unit: Unit) -> Launch:
         """A unit as a function of the grid (blocks along x and y) and the kernel's arguments.

@@ -178,8 +178,7 @@ class CUDABackend(ArrayAPIBackend):
     def layout(self, x: Any) -> Layout:
         """CuPy's strides in elements; the offset is from the start of the allocation."""
         size = x.dtype.itemsize
-        offset = (x.data.ptr - x.data.mem.ptr) // size
-        return Layout(x.shape, tuple(stride // size for stride in x.strides), offset)
+        return Layout(x.shape, tuple(stride // size for stride in x.strides), (x.data.ptr - x.data.mem.ptr) // size)
 
     def shares_memory(self, x: Any, y: Any) -> bool:
         """Whether the bytes that one spans overlap those of the other."""
@@ -238,8 +237,7 @@ class CUDABackend(ArrayAPIBackend):
 
     def hold(self, operands: tuple[Any, ...]) -> None:
         """Until the streams around this thread's wait for it: the pool takes what is freed for theirs."""
-        levels = self.holding.get(get_ident())
-        if not levels:
+        if not (levels := self.holding.get(get_ident())):
             return
         held = levels[-1].held
         held.append([list(x) if isinstance(x, list) else x for x in operands])

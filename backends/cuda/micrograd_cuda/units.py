@@ -91,13 +91,9 @@ FUNCTORS: Final = {
 """Functions of elements, and what they are: predicates and relations give bools, of one operand and of two."""
 
 
-def operation_of(functor: str) -> str:
-    """The elementwise operation that a function in the sources is named after: ``floor_divide`` of ``FloorDivide``."""
-    return re.sub(r"\B(?=[A-Z])", "_", functor).lower()
-
-
-OWN: Final = {operation_of(functor): functor for functor in FUNCTORS}
-"""Operation to its functor; and by such a name also those for one parameter or one dtype of an operation."""
+OWN: Final = {re.sub(r"\B(?=[A-Z])", "_", functor).lower(): functor for functor in FUNCTORS}
+"""Operation to the functor that is named after it: ``FloorDivide`` of ``floor_divide``; and by such a name also those
+for one parameter or one dtype of an operation."""
 GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
 """Of `gelu`, by what is approximate."""
 
