@@ -351,8 +351,7 @@ class ArrayAPIBackend:
 
     def to_host(self, x: Any) -> Any:
         """Through the buffer protocol or ``__array__``; override it where the library has neither."""
-        array = x.__array__() if hasattr(x, "__array__") else x
-        return memoryview(array).tobytes()
+        return memoryview(x.__array__() if hasattr(x, "__array__") else x).tobytes()
 
 
 __all__ = [

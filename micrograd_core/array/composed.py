@@ -399,8 +399,7 @@ def _counts(order: Tensor, starts: Tensor) -> Tensor:
 
 
 def _inverse(x: Tensor, order: Tensor, starts: Tensor) -> Tensor:
-    places = arange(x.size, dtype=int64, device=order.device)
-    group = searchsorted(starts, places, side="right") - 1
+    group = searchsorted(starts, arange(x.size, dtype=int64, device=order.device), side="right") - 1
     return F["take"](group, F["argsort"](order)).reshape(x.shape)
 
 

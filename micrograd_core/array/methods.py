@@ -569,8 +569,7 @@ class Methods(Operators):
         >>> mg.asarray([[1, 2], [3, 4]]).select(1, 0)
         Tensor([1, 3])
         """
-        at = resolve_axis("select", dim, self.ndim)
-        return self[(*(slice(None),) * at, index)]
+        return self[(*(slice(None),) * resolve_axis("select", dim, self.ndim), index)]
 
     @both_spellings
     def slice(self: Any, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
@@ -601,8 +600,7 @@ class Methods(Operators):
         >>> mg.arange(6).slice(0, 1, 6, 2)
         Tensor([1, 3, 5])
         """
-        at = resolve_axis("slice", dim, self.ndim)
-        return self[(*(slice(None),) * at, slice(start, stop, step))]
+        return self[(*(slice(None),) * resolve_axis("slice", dim, self.ndim), slice(start, stop, step))]
 
     # ── numbers of axes and elements, types, places ──────────────────────────────────────────────────────────
 

@@ -1,4 +1,4 @@
-"""Writes a program down, step by step, while a function is traced; equal steps are one value.
+"""Writes a program down, step by step, while a function is traced; equal steps are one value, but for collectives.
 
 What is in it may be more than anyone wants, and its inputs come as the function meets them. `Builder.program` takes out
 the part that leads from some values to others.
@@ -11,6 +11,7 @@ from typing import Any
 
 from micrograd_core.compiler.program import Program, Ref, Step, width
 from micrograd_core.compiler.specs import TensorSpec
+from micrograd_core.ops import TABLE
 
 INPUT = "input"
 """In a builder, what a program takes from outside: a step whose operands say where from."""
@@ -29,7 +30,8 @@ class Builder:
 
     def emit(self, step: Step, spec: TensorSpec, key: Any = None) -> Ref:
         """The value that a step makes. Steps with the same `key`, by default all that is in them, make one."""
-        key = (step.op, same(step.operands), same(step.params)) if key is None else key
+        if key is None:
+            key = object() if is_collective(step) else (step.op, same(step.operands), same(step.params))
         found = self._known.get(key)
         if found is None:
             found = Ref(len(self.steps))
@@ -44,10 +46,14 @@ class Builder:
         first = self.emit(step, specs[0])
         return first, *[self.emit(Step(PART, (first, i), {}), x) for i, x in enumerate(specs) if i]
 
-    def program(self, wanted: Sequence[Any], given: Callable[[Ref], bool]) -> tuple[Program, list[Ref]]:
-        """What leads from the values that are `given` to those that are `wanted`, and which values its inputs are."""
+    def program(self, wanted: Sequence[Any], given: Callable[[Ref], bool], whole: int = 0) -> tuple[Program, list[Ref]]:
+        """What leads from the values that are `given` to those that are `wanted`, and which values its inputs are.
+
+        Collectives among the first `whole` steps are part of it, as other processes may want what they make.
+        """
         steps, refs = self.steps, self.refs
         needed = {x.number for x in wanted if x.__class__ is Ref}
+        needed.update([number for number in range(whole) if is_collective(steps[number])])
         reads, computed = list[int](), list[int]()
         for number in range(max(needed, default=-1), -1, -1):  # what a step takes comes before it
             if number not in needed:
@@ -71,6 +77,12 @@ class Builder:
                 made.append(Step(op, operands, params))
         outputs = [there[x.number] if isinstance(x, Ref) else x for x in wanted]
         return Program(len(reads), made, outputs, types), [refs[number] for number in reads]
+
+
+def is_collective(step: Step) -> bool:
+    """Whether several processes compute it together, each with what it knows: a rank's constants are not another's."""
+    op = TABLE.get(step.op)
+    return op is not None and op.collective
 
 
 def same(x: Any) -> Any:

@@ -147,7 +147,7 @@ def operation(name: str) -> Op:
     if op is None:
         from difflib import get_close_matches
 
-        close = get_close_matches(name, TABLE, n=1)
+        close = get_close_matches(name, [*TABLE], n=1)
         raise KeyError(f"no operation is called {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
     return op
 

@@ -117,7 +117,7 @@ class Writer:
         """What leads from all inputs to `outputs`."""
         wanted = [x.ref if isinstance(x, Written) else x for x in outputs]
         given = set(self.inputs)
-        program, _ = self.builder.program([*wanted, *self.inputs], lambda x: x in given)
+        program, _ = self.builder.program([*wanted, *self.inputs], given.__contains__, len(self.builder.steps))
         return Program(program.inputs, program.steps, program.outputs[: len(wanted)], program.types)
 
 

@@ -139,8 +139,7 @@ def _leaf(data: Any, path: Path) -> Any:
     """A column as a NumPy array, a tensor of ours or torch's, or a list."""
     if _is_of_columns(data):
         numpy_for(f"a {type(data).__name__}")
-        flat = comes_from(data, "pyarrow", "Array")
-        return data.to_numpy(zero_copy_only=False) if flat else data.to_numpy()
+        return data.to_numpy(zero_copy_only=False) if comes_from(data, "pyarrow", "Array") else data.to_numpy()
     if isinstance(data, Tensor) or comes_from(data, "torch"):
         return data
     if hasattr(data, "__array_interface__"):

@@ -240,8 +240,7 @@ class _Convolution(OverAxes):
             raise ShapeError(f"{name}: kernel_size is an integer, or {self.rank} of them; got {size}")
         channels = (outputs, inputs) if self.operation == "conv" else (inputs, outputs)
         self.weight = parameter((channels[0], channels[1] // groups, *kernel), **made)
-        fan_in = self.weight.size // channels[0]
-        self.bias = parameter((outputs,), fan_in=fan_in, **made) if bias else None
+        self.bias = parameter((outputs,), fan_in=self.weight.size // channels[0], **made) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve the spatial axes.

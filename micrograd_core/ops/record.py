@@ -173,8 +173,9 @@ class Op:
         all of that. Call: never, as kernels are faster, or have more digits. Apart: it is, kernel calls included.
         Nest: as by default, and devices that compile run it as one kernel where nothing is traced, too.
     collective : bool
-        Several processes compute it together. Those of its parameter ``group`` decide alike how: ``group.common(bits)``
-        gives those bits of a number, of 63, that all of them give.
+        Several processes compute it together, those of its parameter ``group``; if ``group.is_on_stream``, in the order
+        of a device's work alone. ``group.common(bits)``, those bits of a number below 2**512 that all give, is how they
+        decide alike.
     cost : int
         About how many additions one element takes: 1, `DEAR` or `LONG`.
     shape : function or None

@@ -50,7 +50,7 @@ class Replay:
         # What is recorded keeps its numbers, whoever writes: a derivative may read a result itself.
         made = {wanted[self.written + i]: self.written + i for i in self.derivatives}
         wanted += [ref for ref in saved if not trace.given(ref) and ref not in made]
-        self.program, reads = trace.builder.program(wanted, trace.given)
+        self.program, reads = trace.builder.program(wanted, trace.given, before)
         self.outputs = len(wanted)
         again = [ref for each in self.derivatives.values() for ref in each.inputs]
         inputs = list(dict.fromkeys([*reads, *(ref for ref in saved if trace.given(ref)), *again]))

@@ -38,8 +38,7 @@ MOST_SETS: Final = 3
 LARGE: Final = 2**20
 """Bytes of an input from which on graphs read it at each of a few places, rather than where it is copied to."""
 MOST_PLACES: Final = 3
-LATEST: Final = 62
-"""Captures of processes together that their graphs can be of: one for each bit of what they tell each other."""
+LATEST: Final = 511  # captures of processes together that graphs can be of: a bit of what they tell each other for each
 LAUNCHES: Final = 50
 """For so many launches a program may be captured once more, beyond the first eight times."""
 
@@ -100,8 +99,7 @@ def groups(program: Program) -> set[Any]:
     return {step.params["group"] for step in program.steps if operation(step.op).collective}
 
 
-CAPTURES = WeakKeyDictionary[Any, int]()
-"""How many captures the processes of a group have made together, on all devices."""
+CAPTURES = WeakKeyDictionary[Any, int]()  # how many the processes of a group have made together, on all devices
 
 
 class Graphs:
@@ -156,15 +154,15 @@ class Graphs:
 
     def drop(self) -> bool:
         """All graphs that nobody launches just now, with their memory; whether there was any."""
-        if self._pool is None or self.lock.locked():
+        if self.lock.locked():
             return False
         with self.lock:
             self.cupy.cuda.Stream.null.synchronize()
-            programs = [each() for each in self.programs.valuerefs()]
-            if all(list(map(Graphed.drop, filter(None, programs)))):
-                self._pool.free_all_blocks()
+            programs, pool = [each() for each in self.programs.valuerefs()], self._pool
+            if all(list(map(Graphed.drop, filter(None, programs)))) and pool is not None:
+                pool.free_all_blocks()
                 self._pool = self._workspace = None
-            return True
+            return pool is not None
 
 
 class Graphed:
@@ -266,11 +264,14 @@ class Graphed:
         latest = [x for x in self._graphs if captures - x.number < LATEST]
         usable = {1 + x.number % LATEST: x for x in latest if x.places == places and self._free(x.outputs)}
         common = self._common(sum(1 << bit for bit in usable) | self._may_capture())
-        if common != 1:
-            return usable[common.bit_length() - 1] if common else None
-        CAPTURES[self._group] = captures + 1
-        found = self._anew(places, inputs)
-        return found if self._common(found is not None) else None
+        found = usable.get(common.bit_length() - 1)
+        if common == 1:
+            CAPTURES[self._group] = captures + 1
+            found = self._anew(places, inputs)
+            if not self._common(found is not None):  # where one has none, the others do not launch theirs
+                self._graphs, found = [x for x in self._graphs if x is not found], None
+        self._graphs.sort(key=lambda x: x is found)
+        return found
 
     def _may_capture(self) -> bool:
         """Whether another graph may pay."""
@@ -317,8 +318,7 @@ class Graphed:
             self._sets.append(outputs)
         read = [self._staged.get(i, x) for i, x in enumerate(inputs)]
         graph = self.shared.capture(self._plain, self._aim, read, [x.array for x in outputs])
-        number = CAPTURES.get(self._group, 0) if self._group else 0
-        self._graphs.append(Captured(graph, places, outputs, number))
+        self._graphs.append(Captured(graph, places, outputs, CAPTURES.get(self._group, 0) if self._group else 0))
         return self._graphs[-1]
 
 

@@ -28,6 +28,8 @@ from micrograd_cuda.runtime import CuPyRuntime
 from micrograd_cuda.units import ELEMENT, FUNCTORS, GELU, OWN, RESULT, Unit, variant
 from micrograd_cuda.windows import Windows
 
+CONCATENATED: Final = 8  # arrays, at most, that CuPy joins without a copy from the host
+
 
 def table(xp: Any, runtime: CuPyRuntime, precision: Callable[[], str] = lambda: "highest") -> dict[str, Kernel]:
     """The kernels by operation.
@@ -225,6 +227,18 @@ class Special(Kernels):
         out = xp.empty(broadcast_shapes("complex", getattr(x, "shape", ()), getattr(y, "shape", ())), dtype=dtype)
         out.real, out.imag = x, y
         return out
+
+    def concat(self, *arrays: Any, axis: int | None) -> Any:
+        """In a capture a few at a time: of more CuPy copies the addresses from the host, which is refused there."""
+        if len(arrays) > CONCATENATED and self.runtime.captures():
+            starts = range(0, len(arrays), CONCATENATED)
+            arrays = tuple([self.xp.concat(arrays[i : i + CONCATENATED], axis=axis) for i in starts])
+            return self.concat(*arrays, axis=axis)
+        return self.xp.concat(arrays, axis=axis)
+
+    def stack(self, *arrays: Any, axis: int) -> Any:
+        """Of many as their concatenation."""
+        return NotImplemented if len(arrays) > CONCATENATED else self.xp.stack(arrays, axis=axis)
 
     def reshape(self, x: Any, *, shape: Any) -> Any:
         """A view where strides allow it; else of a copy by an own kernel, not the array library's."""

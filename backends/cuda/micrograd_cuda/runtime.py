@@ -147,9 +147,13 @@ class CuPyRuntime:
         """Of the current device, the compute capability: 90."""
         return int(self.cupy.cuda.Device().compute_capability)
 
+    def captures(self) -> bool:
+        """Whether this thread captures a graph."""
+        return threading.get_ident() in self._captured
+
     def counter(self) -> Any:
         """An unsigned 0 on the device that launches of this stream count with, and leave at 0. A graph has its own."""
-        kept = {} if threading.get_ident() in self._captured else self._counters
+        kept = {} if self.captures() else self._counters
         key = self._scope()
         if key not in kept:
             kept[key] = self.cupy.zeros(1, "uint32")

@@ -82,11 +82,12 @@ class CUDABackend(ArrayAPIBackend):
         """With fewer launches, and as a graph when it is called again and again.
 
         Not what has Fourier transforms: CuPy gives the memory of cuFFT's plans to others when it forgets a plan. Nor
-        what processes of several groups compute, who could not decide alike.
+        what processes of several groups compute, who could not decide alike, or send through the host.
         """
-        fits = not any(step.op in self._fourier for step in program.steps) and len(groups(program)) < 2
-        graphed = self.graphs and program.types and fits
-        return self.guarded(Graphed(self, program) if graphed else function(self, program))
+        together = groups(program)
+        fits = not any(step.op in self._fourier for step in program.steps) and len(together) < 2
+        graphed = self.graphs and program.types and fits and all(each.is_on_stream for each in together)
+        return self.guarded(Graphed(self, program) if graphed else function(self, program), again=not together)
 
     @classmethod
     def open(cls, index: int) -> CUDABackend:
@@ -109,14 +110,17 @@ class CUDABackend(ArrayAPIBackend):
             kept = self._guarded[op] = found, self.guarded(found)
         return kept[1]
 
-    def guarded(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """`kernel`, and our words for a lack of memory; on this GPU, whichever of several is the current one."""
+    def guarded(self, kernel: Callable[..., Any], again: bool = True) -> Callable[..., Any]:
+        """`kernel`, and our words for a lack of memory; on this GPU, whichever of several is the current one.
+
+        Not `again` where a part of what it does has been sent to other processes.
+        """
         parameters, exhausted = Parameters.of(kernel) or PACKED, self.cupy.cuda.memory.OutOfMemoryError
         operands = ", ".join([*(x for x in parameters.positional if not x.startswith("**")), ""])
         lines = (
             f"try: _result = _kernel({parameters.given()})",
             "except _exhausted as _error:",
-            f"    _result = _backend.with_less(_error, _kernel, {parameters.given()})",
+            f"    _result = _backend.with_less(_error, {'_kernel' if again else None}, {parameters.given()})",
             f"if _holding: _backend.hold(({operands}))",
             "return _result",
         )
@@ -134,9 +138,9 @@ class CUDABackend(ArrayAPIBackend):
 
         return placed
 
-    def with_less(self, error: Exception, kernel: Callable[..., Any], *operands: Any, **params: Any) -> Any:
+    def with_less(self, error: Exception, kernel: Callable[..., Any] | None, *operands: Any, **params: Any) -> Any:
         """When memory ran out: again, with what graphs had of it; or an error that tells what there is."""
-        if self.shared.drop():
+        if self.shared.drop() and kernel is not None:
             try:
                 return kernel(*operands, **params)
             except self.cupy.cuda.memory.OutOfMemoryError as found:

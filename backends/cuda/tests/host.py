@@ -124,6 +124,9 @@ class HostRuntime:
         self._recent.append((memory, start + size))
         return memory[start : start + size].view(dtype).reshape(shape)
 
+    def captures(self) -> bool:
+        return False
+
     def counter(self) -> Any:
         assert not self._counter.any(), "a launch has left its counter as it was"
         return self._counter

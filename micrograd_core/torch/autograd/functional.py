@@ -75,8 +75,7 @@ def jvp(func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: b
     Tensor([2., 4.])
     """
     primals = _listed(inputs)
-    tangents = list(map(mg.ones_like, primals)) if v is None else _listed(v)
-    return mg.jvp(func, primals, tangents)
+    return mg.jvp(func, primals, list(map(mg.ones_like, primals)) if v is None else _listed(v))
 
 
 def jacobian(func: Callable[..., Any], inputs: Inputs, create_graph: bool = False, **options: Any) -> Any:

@@ -22,6 +22,7 @@ from mpi4py import MPI
 
 from micrograd_core.support.context import is_traced
 from micrograd_mpi.errors import WorldError
+from micrograd_mpi.nccl import Communicator
 from micrograd_mpi.starters import started
 
 TIMEOUT = 300.0
@@ -153,12 +154,16 @@ class World:
             start += length
         return objects
 
+    @property
+    def is_on_stream(self) -> bool:
+        """Whether collectives of GPUs are in the order of their work alone, as NCCL's, and can be in CUDA graphs."""
+        return Communicator.is_possible()
+
     def common(self, bits: int) -> int:
-        """Those bits of a number, of 63, that all ranks give."""
-        found = memoryview(bytearray(8)).cast("q")
-        found[0] = bits
-        self.wait(self.start("common", 8, lambda comm: comm.Iallreduce(MPI.IN_PLACE, [found, MPI.INT64_T], MPI.BAND)))
-        return int(found[0])
+        """Those bits of a number below 2**512 that all ranks give."""
+        found = bytearray(bits.to_bytes(64, "little"))
+        self.wait(self.start("common", 64, lambda comm: comm.Iallreduce(MPI.IN_PLACE, [found, MPI.BYTE], MPI.BAND)))
+        return int.from_bytes(found, "little")
 
     def agree(self, **facts: Any) -> None:
         """Make sure that all ranks have the same facts, by name: seeds, settings, shapes.

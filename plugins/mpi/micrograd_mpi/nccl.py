@@ -10,7 +10,7 @@ import importlib
 import math
 import platform
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from micrograd_mpi.errors import WorldError
@@ -40,11 +40,11 @@ class Begun:
     """A collective that was begun: its result, once the stream that asks for it waits."""
 
     def __init__(self, cupy: Any, done: Any, send: Any, receive: Any) -> None:
-        self._cupy, self._done, self._arrays = cupy, done, (send, receive)  # which nobody else has meanwhile
+        self._cupy, self.done, self._arrays = cupy, done, (send, receive)  # which nobody else has meanwhile
 
     def __call__(self) -> Any:
         """What the ranks made together; the current stream waits for it."""
-        done, self._done = self._done, None
+        done, self.done = self.done, None
         if done is not None:
             with self._arrays[1].device:
                 self._cupy.cuda.get_current_stream().wait_event(done)
@@ -89,10 +89,14 @@ class Communicator:
         """Begin a collective on arrays in C order, which may be the same if they are alike."""
         with send.device:
             own = Communicator.of(world, send.device)
-            cupy = own._cupy
-            own._stream.wait_event(cupy.cuda.get_current_stream().record(cupy.cuda.Event(disable_timing=True)))
-            own.run(call, send, receive, own._stream.ptr)
-            return Begun(cupy, own._stream.record(cupy.cuda.Event(disable_timing=True)), send, receive)
+            cupy, event = own._cupy, partial(own._cupy.cuda.Event, disable_timing=True)
+            begun = Begun(cupy, event(), send, receive)
+            own._stream.wait_event(cupy.cuda.get_current_stream().record(event()))
+            try:
+                own.run(call, send, receive, own._stream.ptr)
+            finally:
+                own._stream.record(begun.done)
+            return begun
 
     def run(self, call: Call, send: Any, receive: Any, stream: int) -> None:
         """Put a collective on a stream."""
@@ -109,10 +113,12 @@ class Communicator:
         else:
             part = size if call.kind == "shift" else size // self._size
             nccl.groupStart()
-            for to, source in self._turns(call):
-                comm.send(given + (part * to) % size, part, nccl.NCCL_UINT8, to, stream)
-                comm.recv(made + (part * source) % size, part, nccl.NCCL_UINT8, source, stream)
-            nccl.groupEnd()
+            try:
+                for to, source in self._turns(call):
+                    comm.send(given + (part * to) % size, part, nccl.NCCL_UINT8, to, stream)
+                    comm.recv(made + (part * source) % size, part, nccl.NCCL_UINT8, source, stream)
+            finally:
+                nccl.groupEnd()
 
     def _turns(self, call: Call) -> list[tuple[int, int]]:
         """To whom is sent and from whom received, one after the other."""

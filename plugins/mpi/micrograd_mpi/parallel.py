@@ -296,7 +296,7 @@ class Reduction:
                 total = k.astype(total, dtype=self.named[0][1].dtype)
             mean = k.multiply(total, 1 / group.size) if group.size > 1 else total
             if check and not math.isfinite(_number(k, k.sum(k.real(mean), axis=(0,), keepdims=False))):
-                self._refuse_infinite(k, bucket)
+                self._refuse_infinite(k, number)
             for i, part in zip(bucket, _parted(k, mean, [self.named[i][1].shape for i in bucket]), strict=True):
                 found[i] = part
         if not self.parallel.ready_order and not is_traced():
@@ -316,19 +316,20 @@ class Reduction:
         group = self.parallel.group
         return [None if x is None else k.all_reduce(x, reduction="mean", group=group) for x in g]
 
-    def _refuse_infinite(self, k: Any, bucket: Sequence[int]) -> None:
+    def _refuse_infinite(self, k: Any, number: int) -> None:
         """Say whose gradient it is, where a sum of finite numbers is not merely too large for its dtype."""
+        group = self.parallel.group
         own = [
-            self.named[i][0] for i in bucket
+            self.named[i][0] for i in self.sent[number][0]
             if not _number(k, k.all(k.isfinite(_flat(k, [self.given[i]])), axis=(0,), keepdims=False))
         ]  # fmt: skip
-        wrong = [
-            f"of {names[0]!r} on rank {rank}" for rank, names in enumerate(self.parallel.group.gather(own)) if names
-        ]
+        wrong = [f"of {names[0]!r} on rank {rank}" for rank, names in enumerate(group.gather(own)) if names]
         if wrong:
+            for later in range(number + 1, len(self.sent)):  # what is under way has memory
+                finish(group, group.state.pending.pop((self.key, later)))
             raise WorldError(
-                f"DataParallel: the gradient {' and '.join(wrong)} of {self.parallel.group.size} is not finite; look "
-                "at the data of that rank, lower the learning rate, or write check_finite=False"
+                f"DataParallel: the gradient {' and '.join(wrong)} of {group.size} is not finite; look at the data of "
+                "that rank, lower the learning rate, or write check_finite=False"
             )
 
 

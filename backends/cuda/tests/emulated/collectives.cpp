@@ -2,8 +2,8 @@
 //
 // Each rank is a thread, with a device of its own. The nth call of a communicator is the nth of all its ranks: it is done
 // when their streams have all come to it. What a group sends and receives is one call, made by all ranks. Calls that do not
-// go together fail, and so do those that one rank has in a graph and another has not, or in one that was captured at
-// another time.
+// go together fail, and so do those that one rank has in a graph and another has not, or in another of its graphs: these
+// are counted from their first launches, as what was captured may be thrown away.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -28,7 +28,7 @@ struct Call {
     std::string kind; // with counts, types, reductions and roots: what is alike on all ranks
     std::vector<Part> parts;
     std::function<void(const std::vector<Call*>&)> work; // of all ranks
-    long capture; // the how manieth of its rank's it was in, or 0
+    long capture; // the how manieth of its rank's graphs it is in, or 0
     void* stream = nullptr;
     long ticket = 0;
     bool here = false;
@@ -37,7 +37,7 @@ struct Round { std::map<int, Call> calls; bool done = false; };
 struct World {
     int size;
     std::vector<long> made; // calls of each rank
-    std::vector<std::vector<long>> captures; // that each rank took part in
+    std::vector<std::map<long, long>> graphs; // of each rank, by capture: the how manieth that was launched
     std::map<long, Round> rounds;
 };
 struct Communicator { std::shared_ptr<World> world; int rank, device; };
@@ -45,7 +45,7 @@ struct Communicator { std::shared_ptr<World> world; int rank, device; };
 std::mutex of_worlds;
 std::map<std::string, std::shared_ptr<World>> worlds;
 thread_local int depth = 0; // of groups
-struct Sent { Communicator* communicator; void* stream; std::vector<Part> parts; };
+struct Sent { Communicator* communicator; void* stream; Call call; std::string more; };
 thread_local std::vector<Sent> group;
 
 std::string named(World& world, int rank) { return "rank " + std::to_string(rank) + " of " + std::to_string(world.size); }
@@ -91,10 +91,11 @@ int call(Communicator* communicator, void* stream, Call made, const std::string&
     if (emulated_device(stream) != communicator->device) return INVALID_ARGUMENT;
     const std::shared_ptr<World> world = communicator->world;
     const int rank = communicator->rank;
-    std::vector<long>& captures = world->captures[rank];
+    if (depth) { // the group's end calls it
+        group.push_back({communicator, stream, std::move(made), more});
+        return OK;
+    }
     const long capture = emulated_capture(stream);
-    if (capture && (captures.empty() || captures.back() != capture)) captures.push_back(capture);
-    made.capture = capture ? static_cast<long>(captures.size()) : 0;
     std::vector<const void*> memory;
     for (const Part& part : made.parts) memory.push_back(part.from ? part.from : part.to);
     void* const before = emulated_chosen(); // of other libraries
@@ -103,6 +104,8 @@ int call(Communicator* communicator, void* stream, Call made, const std::string&
                                     [=](void* stream, long ticket) {
         const long number = world->made[rank]++;
         Call& own = world->rounds[number].calls[rank] = made;
+        std::map<long, long>& graphs = world->graphs[rank];
+        if (capture) own.capture = graphs.try_emplace(capture, graphs.size() + 1).first->second;
         own.stream = stream;
         own.ticket = ticket;
         return Ready([=] { return ready(*world, number, rank); });
@@ -177,7 +180,7 @@ int ncclGetUniqueId(Id* id) {
 int ncclCommInitRankConfig(Communicator** communicator, int size, Id id, int rank, void*) {
     const std::lock_guard locked(of_worlds);
     std::shared_ptr<World>& world = worlds[id.bytes];
-    if (!world) world.reset(new World{size, std::vector<long>(size), std::vector<std::vector<long>>(size), {}});
+    if (!world) world.reset(new World{size, std::vector<long>(size), std::vector<std::map<long, long>>(size), {}});
     if (rank < 0 || rank >= size || size != world->size) return INVALID_ARGUMENT;
     *communicator = new Communicator{world, rank, emulated_device(nullptr)};
     return OK;
@@ -231,19 +234,18 @@ int ncclGroupStart() { ++depth; return OK; }
 int ncclGroupEnd() {
     if (!depth || --depth) return depth ? OK : INVALID_ARGUMENT;
     int status = OK;
-    for (const Sent& each : std::exchange(group, {})) {
-        std::string more;
-        for (const Part& part : each.parts)
-            more += (part.from ? " to " : " from ") + std::to_string(part.peer) + ":" + std::to_string(part.bytes);
-        status = std::max(status, call(each.communicator, each.stream, {"a group", each.parts, exchange, 0}, more));
-    }
+    for (const Sent& each : std::exchange(group, {}))
+        status = std::max(status, call(each.communicator, each.stream, each.call, each.more));
     return status;
 }
 static int send_or_receive(Part part, int type, Communicator* of, void* stream) {
     if (is_wrong(type) || part.peer < 0 || part.peer >= of->world->size) return INVALID_ARGUMENT;
     ncclGroupStart();
-    if (group.empty() || group.back().communicator != of || group.back().stream != stream) group.push_back({of, stream, {}});
-    group.back().parts.push_back(part);
+    const bool goes_on = !group.empty() && group.back().communicator == of && group.back().stream == stream;
+    if (!goes_on || group.back().call.kind != "a group") group.push_back({of, stream, {"a group", {}, exchange, 0}, ""});
+    Sent& last = group.back();
+    last.call.parts.push_back(part);
+    last.more += (part.from ? " to " : " from ") + std::to_string(part.peer) + ":" + std::to_string(part.bytes);
     return ncclGroupEnd();
 }
 int ncclSend(const void* from, size_t count, int type, int peer, Communicator* of, void* stream) {

@@ -17,6 +17,7 @@ from micrograd_mpi import (
     parallel,
     reduce_scatter,
     shift,
+    weighted,
 )  # fmt: skip
 
 import micrograd_core as mg
@@ -199,6 +200,35 @@ def test_programs_keep_collectives_in_the_order_of_the_calls(job: World) -> None
     before = job.state.told[0]
     program(x)
     assert job.state.told[0] - before == 3
+
+
+def test_programs_keep_collectives_that_only_other_ranks_want(job: World) -> None:
+    def f(x: mg.Tensor) -> mg.Tensor:
+        total = all_reduce(x)
+        return total if job.rank == 0 else x
+
+    def g(x: mg.Tensor) -> mg.Tensor:
+        total = all_reduce(x * x)
+        loss = (x * x).sum()
+        return loss + total.sum() if job.rank == 0 else loss
+
+    x = mg.asarray([1.0 + job.rank])
+    for function in (f, g):
+        assert mg.jit(function)(x).tolist() == function(x).tolist()
+
+
+def test_collectives_of_equal_numbers_are_not_one(job: World) -> None:
+    """What is equal on one rank, as x and ``x * 1.0``, is not on the others."""
+
+    def f(x: mg.Tensor) -> tuple[mg.Tensor, ...]:
+        return all_reduce(x), all_reduce(x * float(job.rank)), all_reduce(x + 1.0), all_gather(x), all_gather(x)
+
+    def g(x: mg.Tensor) -> mg.Tensor:
+        return weighted(x.sum(), 4, job) + weighted((x * 2.0).sum(), 4 - job.rank % 2, job)
+
+    x = mg.asarray([1.0 + job.rank])
+    assert [y.tolist() for y in mg.jit(f)(x)] == [y.tolist() for y in f(x)]
+    assert mg.jit(g)(x).item() == pytest.approx(g(x).item(), rel=1e-6)
 
 
 def test_tracing_sends_nothing_so_that_ranks_may_trace_at_different_times(job: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,6 +98,26 @@ def test_nccl_is_asked_for_what_mpi_would_do(
     data = transport.TYPES[dtype] if reduction else MPI.BYTE
     transport.BEGIN[kind](MPI.COMM_WORLD, call, [x, data], [expected, data]).Wait()
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_group_of_calls_ends_whatever_happens(job: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is called within a group that is open is put off, without an error."""
+    calls: list[str] = []
+
+    def refused(*args: Any) -> None:
+        raise MemoryError("no room")
+
+    library = SimpleNamespace(
+        **vars(LIBRARY) | {each: partial(calls.append, each) for each in ("groupStart", "groupEnd")}
+    )
+    monkeypatch.setattr(nccl, "_library", lambda: library)
+    monkeypatch.setattr(StandIn, "send", refused)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **kwargs: None)))
+    job.state.nccl.clear()
+    x = on_gpu(np.zeros(3, "float32"))
+    with pytest.raises(MemoryError):
+        nccl.Communicator.of(job, SimpleNamespace(id=0, pci_bus_id=job.rank)).run(Call("shift", (3,), "", 1), x, x, 0)
+    assert calls == ["groupStart", "groupEnd"]
 
 
 def test_without_nccl_an_mpi_says_whether_it_reads_gpu_memory(job: World, monkeypatch: pytest.MonkeyPatch) -> None:

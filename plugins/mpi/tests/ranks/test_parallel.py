@@ -300,6 +300,9 @@ def test_a_gradient_that_is_not_finite_is_named_on_every_rank(job: World) -> Non
     model = DataParallel(network(), job)
     with pytest.raises(WorldError, match=f"the gradient of '.*' on rank {job.size - 1} of {job.size} is not finite"):
         error(model, mg.asarray(x), mg.asarray(Y[:4])).backward()
+    with pytest.raises(WorldError, match="is not finite"):  # in the first of several buckets
+        error(DataParallel(network(), job, bucket_mib=1e-5), mg.asarray(x), mg.asarray(Y[:4])).backward()
+    assert not job.state.pending
     model = DataParallel(network(), job, check_finite=False)
     error(model, mg.asarray(x), mg.asarray(Y[:4])).backward()
     assert np.isnan(model.module[0].weight.grad.numpy()).any()
