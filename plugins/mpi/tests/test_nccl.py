@@ -336,7 +336,7 @@ class Calls:
             assert kept.tolist() == was == wanted
 
 
-@pytest.mark.parametrize("latest", [511, 3])
+@pytest.mark.parametrize("latest", [511, 1])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_collective_is_in_graphs_that_all_ranks_captured_together_or_in_none(
@@ -354,9 +354,11 @@ def test_a_collective_is_in_graphs_that_all_ranks_captured_together_or_in_none(
 
     with boot.late() if late else nullcontext():
         first, second = ranks(run)
-    assert boot.count("graph launch") - before > 20
+    assert boot.count("graph launch") - before > (20 if latest > 1 else 0)
     assert [common for _, common in first] == [common for _, common in second]
-    assert sum(own != common for bits in (first, second) for own, common in bits) > 4  # one could, and another not
+    assert sum(own != common for bits in (first, second) for own, common in bits) > (
+        4 if latest > 1 else 0
+    )  # one could, and another not
 
 
 def test_a_capture_that_one_rank_refuses_is_no_graph_of_any(ranks: Any, boot: Any) -> None:
