@@ -36,7 +36,6 @@ from mpi4py import MPI
 
 from micrograd_core import Device, Tensor, grad, jit, nn, optim
 from micrograd_core.errors import OutOfMemory
-from micrograd_cuda import graphs
 
 RANKS = 2
 pytestmark = pytest.mark.skipif(
@@ -342,7 +341,7 @@ class Calls:
 def test_a_collective_is_in_graphs_that_all_ranks_captured_together_or_in_none(
     seed: int, late: bool, latest: int, ranks: Any, boot: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graphs, "LATEST", latest)
+    monkeypatch.setattr("micrograd_cuda.graphs.LATEST", latest)
     before = boot.count("graph launch")
 
     def run(job: World, gpu: Device) -> list[tuple[int, int]]:
