@@ -74,7 +74,8 @@ class Communicator:
         """Made by all ranks together, at the first call for arrays of this GPU."""
         found = world.state.nccl.get(device.id)
         if found is None:
-            places = world.gather((platform.node(), device.pci_bus_id))
+            facts = importlib.import_module("cupy").cuda.runtime.getDeviceProperties(device.id)
+            places = world.gather((platform.node(), device.pci_bus_id, facts["uuid"]))  # containers share names
             same = [str(rank) for rank, place in enumerate(places) if places.count(place) > 1]
             if same:
                 raise WorldError(

@@ -56,12 +56,12 @@ void perform(World& world, Round& round) {
     round.done = true;
     for (int rank = 1; rank < world.size; ++rank) {
         const Call &first = *calls[0], &other = *calls[rank];
+        const std::string one = named(world, 0), another = named(world, rank);
         if (first.kind != other.kind)
-            return emulated_fail("NCCL: " + named(world, 0) + " calls " + first.kind + ", " + named(world, rank) + " " + other.kind);
+            return emulated_fail("NCCL: " + one + " calls " + first.kind + ", " + another + " " + other.kind);
         if (first.capture != other.capture)
-            return emulated_fail("NCCL: " + first.kind + " of " + named(world, 0) + " is of capture " +
-                                 std::to_string(first.capture) + ", of " + named(world, rank) + " of " +
-                                 std::to_string(other.capture) + " (0: of none)");
+            return emulated_fail("NCCL: " + first.kind + " of " + one + " is in its graph " + std::to_string(first.capture) +
+                                 ", of " + another + " in " + std::to_string(other.capture) + " (0: in none)");
     }
     for (const Call* call : calls)
         for (const Part& part : call->parts)
@@ -100,8 +100,8 @@ int call(Communicator* communicator, void* stream, Call made, const std::string&
     for (const Part& part : made.parts) memory.push_back(part.from ? part.from : part.to);
     void* const before = emulated_chosen(); // of other libraries
     emulated_choose(stream);
-    const bool went = emulated_give("NCCL " + std::to_string(rank) + ": " + made.kind + more, []() -> const char* { return nullptr; }, memory,
-                                    [=](void* stream, long ticket) {
+    const std::string line = "NCCL " + std::to_string(rank) + ": " + made.kind + more;
+    const bool went = emulated_give(line, []() -> const char* { return nullptr; }, memory, [=](void* stream, long ticket) {
         const long number = world->made[rank]++;
         Call& own = world->rounds[number].calls[rank] = made;
         std::map<long, long>& graphs = world->graphs[rank];

@@ -76,7 +76,13 @@ struct Node {
     Stream* stream;
     Seen after;
 };
-struct Graph { std::vector<Node> nodes; std::vector<Stream*> streams; std::map<Stream*, Seen> seen; long number; bool broken; };
+struct Graph {
+    std::vector<Node> nodes;
+    std::vector<Stream*> streams;
+    std::map<Stream*, Seen> seen;
+    long number;
+    bool broken;
+};
 struct Stream { int device; bool is_default, blocking; std::deque<Task> waiting; Graph* graph; bool advances; };
 struct Event { int device; std::shared_ptr<double> at; Stream* stream; long ticket; Graph* graph; Seen seen; };
 struct Link { std::string text; };
@@ -543,9 +549,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int device)
     *value = attribute(which);
     return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     memset(properties, 0, sizeof *properties);
     strcpy(properties->name, "a GPU emulated by the host");
+    properties->uuid.bytes[0] = static_cast<char>(device + 1);
     properties->totalGlobalMem = capacity();
     properties->sharedMemPerBlock = attribute(cudaDevAttrMaxSharedMemoryPerBlock);
     properties->regsPerBlock = attribute(cudaDevAttrMaxRegistersPerBlock);

@@ -63,6 +63,9 @@ LIBRARY = SimpleNamespace(
     **{f"NCCL_{op}": op for op in REDUCTIONS},
 )
 
+RUNTIME = SimpleNamespace(getDeviceProperties=lambda number: {"uuid": b"1"})
+CUPY = SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **kwargs: None, runtime=RUNTIME))
+
 
 def on_gpu(x: Any) -> Any:
     """An array as CuPy shows it."""
@@ -87,7 +90,7 @@ def test_nccl_is_asked_for_what_mpi_would_do(
     job: World, monkeypatch: pytest.MonkeyPatch, kind: str, reduction: str, place: int, dtype: str
 ) -> None:
     monkeypatch.setattr(nccl, "_library", lambda: LIBRARY)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **kwargs: None)))
+    monkeypatch.setitem(sys.modules, "cupy", CUPY)
     assert transport.road(job) == "nccl"
     x = (np.arange(2 * job.size * 3).reshape(2 * job.size, 3) * (job.rank + 1)).astype(dtype)
     rows = {"all_gather": len(x) * job.size, "reduce_scatter": 2}.get(kind, len(x))
@@ -112,7 +115,7 @@ def test_a_group_of_calls_ends_whatever_happens(job: World, monkeypatch: pytest.
     )
     monkeypatch.setattr(nccl, "_library", lambda: library)
     monkeypatch.setattr(StandIn, "send", refused)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **kwargs: None)))
+    monkeypatch.setitem(sys.modules, "cupy", CUPY)
     job.state.nccl.clear()
     x = on_gpu(np.zeros(3, "float32"))
     with pytest.raises(MemoryError):
