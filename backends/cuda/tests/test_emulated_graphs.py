@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from micrograd_core import Device, Tensor, autocast, jit, nn, no_grad, optim, random, zeros
+from micrograd_core import Device, Tensor, autocast, concat, jit, nn, no_grad, optim, random, stack, zeros
 from micrograd_core.array.functions import FUNCTIONS
 from micrograd_core.errors import OutOfMemory
 from micrograd_core.transforms import replay
@@ -140,6 +140,20 @@ def test_a_language_models_step_is_one_graph(late: bool, gpu: Device, boot: Any)
         assert model.run(8) == expected
     assert boot.count("graph launch") - before == 4
     assert boot.recorded(lambda: model.run(1)).count("graph") == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("count", [8, 9, 20, 70])
+def test_many_arrays_are_joined_in_a_graph(count: int, axis: int, gpu: Device, boot: Any) -> None:
+    """Of more than eight CuPy copies the addresses from the host, which no graph can."""
+    arrays = [np.full((2, 3), i, "float32") for i in range(count)]
+    f, before = jit(lambda *xs: (concat(xs, axis=axis), stack(xs, axis=axis))), boot.count("graph launch")
+    given = [tensor(a, gpu) for a in arrays]
+    for _ in range(6):
+        joined, stacked = f(*given)
+        np.testing.assert_array_equal(joined.numpy(), np.concatenate(arrays, axis))
+        np.testing.assert_array_equal(stacked.numpy(), np.stack(arrays, axis))
+    assert boot.count("graph launch") - before == 3
 
 
 def test_two_steps_read_and_write_the_same_memory(gpu: Device, boot: Any) -> None:

@@ -157,7 +157,7 @@ class World:
     @property
     def is_on_stream(self) -> bool:
         """Whether collectives of GPUs are in the order of their work alone, as NCCL's, and can be in CUDA graphs."""
-        return Communicator.is_possible()
+        return self.size > 1 and Communicator.is_possible()
 
     def common(self, bits: int) -> int:
         """Those bits of a number below 2**512 that all ranks give."""

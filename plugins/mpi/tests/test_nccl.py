@@ -62,7 +62,7 @@ class Threads(World):
     def __init__(self, rank: int, meeting: Meeting) -> None:
         self.rank, self.size, self.checks = rank, RANKS, False
         self._comm = MPI.COMM_SELF.Dup()
-        self._comm.Set_attr(STATE, SimpleNamespace(pending={}, nccl={}, meeting=meeting, bits=[]))
+        self._comm.Set_attr(STATE, SimpleNamespace(pending={}, nccl={}, told=[0], meeting=meeting, bits=[]))
 
     def gather(self, x: Any) -> list[Any]:
         return self.state.meeting.gather(self.rank, x)
@@ -230,6 +230,20 @@ def test_what_was_sent_is_not_sent_again_where_memory_runs_out(boot: Any) -> Non
     """Programs without collectives are computed again, with the memory of graphs."""
     done = in_a_process("lack")
     assert done.stdout == "[1, 1]\n", done.stderr
+
+
+def test_calls_are_compared_before_they_are_made(ranks: Any) -> None:
+    """As MICROGRAD_MPI_CHECK=1 has it."""
+
+    def run(job: World, gpu: Device) -> None:
+        job.checks = True
+        all_reduce(numbers(job.rank, gpu), "sum", job)
+        all_reduce(numbers(job.rank, gpu, rows=4 + job.rank), "sum", job)
+
+    with pytest.raises(
+        WorldError, match=r"rank 0 has 'all_reduce of 48 bytes, sum of float32'; rank 1 has 'all_reduce of 60"
+    ):
+        ranks(run)
 
 
 def test_ranks_that_share_a_gpu_are_told_so(ranks: Any) -> None:
