@@ -17,7 +17,6 @@ from collections import deque
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from micrograd_mpi.errors import WorldError
 
@@ -80,7 +79,7 @@ class Communicator:
         self._begun: deque[tuple[Pending, Any, Any]] = deque(maxlen=1024)  # and when each may begin, and is done
         self._first: Any = None  # of those the one that waits for other ranks only, and since when
         self._error = ""
-        _all.add(self)
+        _all.append(self)
 
     @staticmethod
     def is_possible() -> bool:
@@ -193,7 +192,7 @@ class Communicator:
         return [(other, other) for other in range(ranks)]
 
 
-_all: WeakSet[Communicator] = WeakSet()
+_all: list[Communicator] = []  # as long as the process, like their worlds
 
 
 def wait(stream: Any) -> None:
