@@ -17,6 +17,7 @@ from collections import deque
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from micrograd_mpi.errors import WorldError
 
@@ -79,7 +80,7 @@ class Communicator:
         self._begun: deque[tuple[Pending, Any, Any]] = deque(maxlen=1024)  # and when each may begin, and is done
         self._first: Any = None  # of those the one that waits for other ranks only, and since when
         self._error = ""
-        _all.append(self)
+        _all[id(self)] = self
 
     @staticmethod
     def is_possible() -> bool:
@@ -192,7 +193,7 @@ class Communicator:
         return [(other, other) for other in range(ranks)]
 
 
-_all: list[Communicator] = []  # as long as the process, like their worlds
+_all: WeakValueDictionary[int, Communicator] = WeakValueDictionary()
 
 
 def wait(stream: Any) -> None:
@@ -204,7 +205,8 @@ def wait(stream: Any) -> None:
         When it waits for ranks that have ended, or did not come within their world's timeout; or NCCL failed.
     """
     cupy = importlib.import_module("cupy")
-    own = [each for each in _all if each._device == cupy.cuda.Device().id]
+    found = [each() for each in _all.valuerefs()]  # to which another thread may add
+    own = [each for each in found if each and each._device == cupy.cuda.Device().id]
     for each in own:
         each.refuse()
     done, looked = stream.record(cupy.cuda.Event(disable_timing=True)), time.monotonic()
