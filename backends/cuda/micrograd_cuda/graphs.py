@@ -157,7 +157,6 @@ class Graphs:
         if self.lock.locked():
             return False
         with self.lock:
-            self.backend.watch(self.cupy.cuda.Stream.null)
             self.cupy.cuda.Stream.null.synchronize()
             programs, pool = [each() for each in self.programs.valuerefs()], self._pool
             if all(list(map(Graphed.drop, filter(None, programs)))) and pool is not None:

@@ -48,14 +48,7 @@ class Level(NamedTuple):
 
 
 class CUDABackend(ArrayAPIBackend):
-    """One GPU, through CuPy.
-
-    Attributes
-    ----------
-    watch : callable
-        Called before the host waits for a stream of this GPU. Who gives streams work that other processes have a part
-        in sets a function that comes back when it is done.
-    """
+    """One GPU, through CuPy."""
 
     capabilities = frozenset(
         "array-api boolean-indexing complex data-dependent-shapes dlpack fft jit linalg random strided".split()
@@ -79,10 +72,10 @@ class CUDABackend(ArrayAPIBackend):
             self.capabilities |= {"eig"}
         super().__init__(xp, f"cuda:{index}", dtypes=dtypes, kernels=own | solvers | self._fourier)
         self.pool = cupy.get_default_memory_pool()
-        self.uploads, self._several = transfer.Uploads(cupy, self), cupy.cuda.runtime.getDeviceCount() > 1
+        self.uploads = transfer.Uploads(cupy)
+        self._several = cupy.cuda.runtime.getDeviceCount() > 1
         self._upload, self._download = self.guarded(self.uploads.upload), self.guarded(self.uploads.download)
         self.graphs, self.shared = os.environ.get(GRAPHS) != "0", Graphs(self)
-        self.watch: Callable[[Any], None] = lambda stream: None
         self._idle: list[Any] = []  # streams to use again: the pool keeps memory apart for each
 
     def compile(self, program: Program) -> Callable[..., Any]:
@@ -222,7 +215,6 @@ class CUDABackend(ArrayAPIBackend):
     def synchronize(self) -> None:
         """Until all streams of this GPU are done."""
         with self.cupy.cuda.Device(self.index):
-            self.watch(self.cupy.cuda.get_current_stream())
             self.cupy.cuda.runtime.deviceSynchronize()
 
     @contextmanager

@@ -11,8 +11,6 @@ import threading
 from collections import deque
 from typing import Any, Final
 
-import numpy as np
-
 from micrograd_core.layout import Shape
 
 SMALL: Final = 64 * 1024
@@ -22,8 +20,8 @@ SMALL: Final = 64 * 1024
 class Uploads:
     """Copies between host and GPU, and the pinned memory that is still being read."""
 
-    def __init__(self, cupy: Any, backend: Any) -> None:
-        self.cupy, self._backend = cupy, backend
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
         self.pinned = cupy.cuda.PinnedMemoryPool()
         self._reading: deque[tuple[Any, Any]] = deque()  # event, pinned memory: in the order of the copies
         self._lock = threading.RLock()
@@ -43,6 +41,8 @@ class Uploads:
 
     def upload(self, data: Any, shape: Shape, dtype: Any) -> Any:
         """A fresh array with the C-order elements in `data`."""
+        import numpy as np
+
         stream = self._stream()
         out = self.cupy.ndarray(shape, dtype)
         if not out.nbytes:
@@ -58,12 +58,15 @@ class Uploads:
 
     def download(self, x: Any) -> Any:
         """C-order bytes of an array, whatever its strides."""
+        import numpy as np
+
         stream, source = self._stream(), self.cupy.ascontiguousarray(x)
-        size = source.nbytes
-        flat = np.frombuffer(self.pinned.malloc(size), np.uint8, size) if size > SMALL else np.empty(size, np.uint8)
-        if size:
-            self._backend.watch(stream)  # a copy to memory that is not pinned waits by itself
-            source.data.copy_to_host_async(flat.ctypes.data, size, stream)
+        if source.nbytes <= SMALL:
+            flat = np.empty(source.nbytes, np.uint8)
+        else:
+            flat = np.frombuffer(self.pinned.malloc(source.nbytes), np.uint8, source.nbytes)  # which it keeps alive
+        if flat.nbytes:
+            source.data.copy_to_host_async(flat.ctypes.data, flat.nbytes, stream)
             stream.synchronize()
         return flat
 

@@ -22,13 +22,15 @@ from mpi4py import MPI
 
 from micrograd_core.support.context import is_traced
 from micrograd_mpi.errors import WorldError
-from micrograd_mpi.nccl import LOOK, Communicator
+from micrograd_mpi.nccl import Communicator
 from micrograd_mpi.starters import started
 
 TIMEOUT = 300.0
 """Seconds that a rank waits for the others in one collective; MICROGRAD_MPI_TIMEOUT sets another number."""
 SPINS = 20
 """How often MPI is asked before others may have the core."""
+LOOK = 1.0
+"""Seconds after which a rank that waits looks whether one of the others has ended."""
 PASSED_ON = 0.3
 """Seconds that `mpiexec` has to pass on what a rank wrote, before it ends the job and forgets the rest."""
 ANSWER = 2.0
@@ -230,14 +232,10 @@ class World:
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def tell(self, kind: str, size: int, detail: str = "", held: Any = None) -> Pending:
-        """Tell the others which call comes next; where ranks check their calls, make sure that it is that of all."""
-        told = self.state.told
+    def check(self, kind: str, size: int, detail: str) -> None:
+        """Where ranks check their calls, make sure that all are about to make this one."""
         if self.checks and kind != "gather":
-            self.agree(**{f"collective {told[CALLS] + 1}": f"{kind} of {size:,} bytes{detail}"})
-        told[CALLS] += 1
-        told[KIND], told[BYTES], told[WAITS] = NUMBERS[kind], size, 0
-        return Pending(None, kind, size, told[CALLS], held)
+            self.agree(**{f"collective {self.state.told[CALLS] + 1}": f"{kind} of {size:,} bytes{detail}"})
 
     def start(self, kind: str, size: int, begin: Callable[[Any], Any], held: Any = None, detail: str = "") -> Pending:
         """Begin a collective: `begin` gets the communicator, and returns MPI's request.
@@ -248,12 +246,15 @@ class World:
             Inside a function that `jit` traces, whose program would not have it.
         """
         _refuse_in_trace(kind)
-        pending = self.tell(kind, size, detail, held)
+        self.check(kind, size, detail)
+        state = self.state
+        told = state.told
+        told[CALLS] += 1
+        told[KIND], told[BYTES], told[WAITS] = NUMBERS[kind], size, 0
         try:
-            pending.request = begin(self.state.comms[kind])
+            return Pending(begin(state.comms[kind]), kind, size, told[CALLS], held)
         except MPI.Exception as error:
             raise self._failed(kind, size, error) from error
-        return pending
 
     def poll(self) -> None:
         """Let MPI go on with what was begun: it moves when it is asked only."""
@@ -282,7 +283,7 @@ class World:
                 now = time.monotonic()
                 if now - looked > LOOK:
                     looked = now
-                    self.look(pending, now - started)
+                    self._look(pending, now - started)
             told[WAITS] = 0
         except MPI.Exception as error:
             raise self._failed(pending.kind, pending.size, error) from error
@@ -296,8 +297,8 @@ class World:
             "arrays of the same shape and dtype, in the same order of calls"
         )
 
-    def look(self, pending: Pending, waited: float) -> None:
-        """Fail where waiting for longer, after so many seconds, is of no use."""
+    def _look(self, pending: Pending, waited: float) -> None:
+        """Fail where waiting for longer is of no use."""
         late = waited > self.timeout
         others = [(rank, self._told_by(rank)) for rank in range(self.size) if rank != self.rank]
         ended = [rank for rank, told in others if told is not None and told[ENDED] and told[CALLS] < pending.number]
@@ -312,7 +313,7 @@ class World:
         raise WorldError(
             f"rank {self.rank} waits in collective {pending.number}, {pending.kind} of {pending.size:,} bytes, and "
             f"{'another rank' if not ended else f'rank {ended[0]}'} {why}: "
-            f"{'; '.join(where) or 'all ranks are there, and it does not end'}. Every rank must call the same "
+            f"{'; '.join(where) or 'all ranks are there, and MPI does not finish'}. Every rank must call the same "
             "collectives, in the same order"
         )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from mpi4py import MPI
@@ -77,8 +76,8 @@ def begin(world: World, k: Any, x: Any, call: Call) -> Started:
     """Begin a collective on a handle of the device whose kernel table is `k`."""
     dtype: DType = k.dtype(x)
     size, count = math.prod(x.shape) * dtype.itemsize, math.prod(call.shape)
-    if not count or not size or world.size == 1:
-        made = k.full(shape=call.shape, fill_value=0, dtype=dtype) if world.size > 1 else k.copy(x)
+    if not count or not size:
+        made = k.full(shape=call.shape, fill_value=0, dtype=dtype)
         return Started(None, lambda: made)
     data: Any = MPI.BYTE if not call.reduction else TYPES[str(dtype)]
     detail = f", {call.reduction or call.place} of {dtype}" if world.checks else ""
@@ -112,7 +111,7 @@ def _in_host_memory(k: Any, x: Any, call: Call, dtype: DType) -> tuple[Any, Any,
 
 def _of_gpu(world: World, k: Any, x: Any, call: Call, data: Any, size: int, detail: str) -> Started:
     """On an NVIDIA GPU: by NCCL; by an MPI that reads its memory; or by copies to the host and back."""
-    way = road(world)
+    way = road(world) if world.size > 1 else "host"
     if way == "nccl" and call.reduction and str(k.dtype(x)) not in COMPUTED:
         way = "host"
     if way != "host":
@@ -120,8 +119,8 @@ def _of_gpu(world: World, k: Any, x: Any, call: Call, data: Any, size: int, deta
         same = way == "nccl" and call.kind in ("all_reduce", "broadcast")  # in its own memory
         made = x if same else k.full(shape=call.shape, fill_value=0, dtype=k.dtype(x))
         if way == "nccl":
-            told = partial(world.tell, call.kind, size, detail)
-            return Started(None, Communicator.begin(world, k.backend, call, told, x, made))
+            world.check(call.kind, size, detail)
+            return Started(None, Communicator.begin(world, call, x, made))
         k.backend.synchronize()
         pending = world.start(
             call.kind, size, lambda comm: BEGIN[call.kind](comm, call, [x, data], [made, data]), (x, made), detail

@@ -5,7 +5,6 @@
 // go together fail, and so do those that one rank has in a graph and another has not, or in another of its graphs: these
 // are counted from their first launches, as what was captured may be thrown away.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -37,7 +36,6 @@ struct Call {
 struct Round { std::map<int, Call> calls; bool done = false; };
 struct World {
     int size;
-    std::vector<std::atomic<bool>> aborted; // ranks whose streams wait for nobody
     std::vector<long> made; // calls of each rank
     std::vector<std::map<long, long>> graphs; // of each rank, by capture: the how manieth that was launched
     std::map<long, Round> rounds;
@@ -73,7 +71,6 @@ void perform(World& world, Round& round) {
 }
 
 bool ready(World& world, long number, int rank) {
-    if (world.aborted[rank]) return true;
     Round& round = world.rounds[number];
     round.calls[rank].here = true;
     for (auto& [other, call] : round.calls)
@@ -183,16 +180,13 @@ int ncclGetUniqueId(Id* id) {
 int ncclCommInitRankConfig(Communicator** communicator, int size, Id id, int rank, void*) {
     const std::lock_guard locked(of_worlds);
     std::shared_ptr<World>& world = worlds[id.bytes];
-    if (!world) world.reset(new World{size, std::vector<std::atomic<bool>>(size), std::vector<long>(size), std::vector<std::map<long, long>>(size), {}});
+    if (!world) world.reset(new World{size, std::vector<long>(size), std::vector<std::map<long, long>>(size), {}});
     if (rank < 0 || rank >= size || size != world->size) return INVALID_ARGUMENT;
     *communicator = new Communicator{world, rank, emulated_device(nullptr)};
     return OK;
 }
 int ncclCommDestroy(Communicator*) { return OK; } // what it was given may still be waited for
-int ncclCommAbort(Communicator* of) {
-    of->world->aborted[of->rank] = true;
-    return OK;
-}
+int ncclCommAbort(Communicator*) { return OK; }
 int ncclCommGetAsyncError(Communicator*, int* error) { return *error = OK; }
 int ncclCommCount(Communicator* of, int* size) { *size = of->world->size; return OK; }
 int ncclCommUserRank(Communicator* of, int* rank) { *rank = of->rank; return OK; }

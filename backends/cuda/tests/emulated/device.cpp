@@ -798,15 +798,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t which) {
     if (event.stream) finish(*event.stream, event.ticket);
     return waited();
 }
-// Who asks again is told that it is done.
 cudaError_t cudaEventQuery(cudaEvent_t which) {
     Locked locked(access_to_all);
     const Event& event = *reinterpret_cast<Event*>(which);
     if (event.graph) return failed(cudaErrorCapturedEvent);
-    if (!event.stream || event.stream->waiting.empty()) return waited();
+    if (!event.stream || event.stream->waiting.empty()) return cudaSuccess;
     const long first = event.stream->waiting.front().ticket;
-    if (first > event.ticket) return waited();
-    advance(*event.stream, event.ticket);
+    if (first > event.ticket) return cudaSuccess;
+    advance(*event.stream, first);
     return cudaErrorNotReady;
 }
 

@@ -67,12 +67,6 @@ RUNTIME = SimpleNamespace(getDeviceProperties=lambda number: {"uuid": b"1"})
 CUPY = SimpleNamespace(cuda=SimpleNamespace(Stream=lambda **kwargs: None, runtime=RUNTIME))
 
 
-def communicator(job: World) -> nccl.Communicator:
-    """A new one, on this rank's GPU."""
-    job.state.nccl.clear()  # whose stand-in is of another test
-    return nccl.Communicator.of(job, SimpleNamespace(id=0, pci_bus_id=job.rank), SimpleNamespace())
-
-
 def on_gpu(x: Any) -> Any:
     """An array as CuPy shows it."""
     return SimpleNamespace(data=SimpleNamespace(ptr=x.ctypes.data), shape=x.shape, dtype=x.dtype)
@@ -102,7 +96,8 @@ def test_nccl_is_asked_for_what_mpi_would_do(
     rows = {"all_gather": len(x) * job.size, "reduce_scatter": 2}.get(kind, len(x))
     call = Call(kind, (rows, 3), reduction, place)
     found, expected = np.zeros((rows, 3), dtype), np.zeros((rows, 3), dtype)
-    communicator(job).run(call, on_gpu(x), on_gpu(found), 0)
+    job.state.nccl.clear()  # whose stand-in is of another test
+    nccl.Communicator.of(job, SimpleNamespace(id=0, pci_bus_id=job.rank)).run(call, on_gpu(x), on_gpu(found), 0)
     data = transport.TYPES[dtype] if reduction else MPI.BYTE
     transport.BEGIN[kind](MPI.COMM_WORLD, call, [x, data], [expected, data]).Wait()
     np.testing.assert_array_equal(found, expected)
@@ -121,9 +116,10 @@ def test_a_group_of_calls_ends_whatever_happens(job: World, monkeypatch: pytest.
     monkeypatch.setattr(nccl, "_library", lambda: library)
     monkeypatch.setattr(StandIn, "send", refused)
     monkeypatch.setitem(sys.modules, "cupy", CUPY)
+    job.state.nccl.clear()
     x = on_gpu(np.zeros(3, "float32"))
     with pytest.raises(MemoryError):
-        communicator(job).run(Call("shift", (3,), "", 1), x, x, 0)
+        nccl.Communicator.of(job, SimpleNamespace(id=0, pci_bus_id=job.rank)).run(Call("shift", (3,), "", 1), x, x, 0)
     assert calls == ["groupStart", "groupEnd"]
 
 
